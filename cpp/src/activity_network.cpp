@@ -73,6 +73,7 @@ std::vector<Arc> arcs_of_events(std::span<const Time> longest, std::span<const D
     if (!has_predecessor[i]) arcs.push_back({source, 2 * operation, -1, 0});
     if (!has_successor[i]) arcs.push_back({2 * operation + 1, sink, -1, 0});
   }
+  if (n == 0) arcs.push_back({source, sink, -1, 0});
   return arcs;
 }
 
@@ -184,7 +185,7 @@ bool ActivityNetwork::build(std::span<const Time> longest, std::span<const std::
   const std::size_t num_events = at(sink) + 1;
   EventSets sets(num_events);
   drop_parallel_constraints(arcs, num_choices);
-  if (num_operations > 0) join_events(arcs, num_choices, num_events, source, sink, sets);
+  join_events(arcs, num_choices, num_events, source, sink, sets);
 
   std::vector<std::uint8_t> used(num_events, 0);
   used[at(source)] = used[at(sink)] = 1;
