@@ -157,10 +157,10 @@ def test_cycles_are_found_as_networkx_finds_them(case: tuple[int, NDArray[np.int
     graph = graph_of(size, edges)
     order = precedence.topological_order(size, edges)
     if nx.is_directed_acyclic_graph(graph):
-        assert sorted(order.tolist()) == list(range(size))
-        place = np.argsort(order)
-        assert (place[edges[:, 0]] < place[edges[:, 1]]).all()
-        assert np.array_equal(from_pairs(size, edges).topological_order(), order)
+        for found in (order, from_pairs(size, edges).topological_order()):
+            assert sorted(found.tolist()) == list(range(size))
+            place = np.argsort(found)
+            assert (place[edges[:, 0]] < place[edges[:, 1]]).all()
         return
     cycle = precedence.find_short_cycle(size, edges, order)
     assert len(set(cycle)) == len(cycle) >= 2
