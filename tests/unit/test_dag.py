@@ -47,7 +47,7 @@ def test_schedule_pipeline_tells_its_sizes_without_arrays() -> None:
     assert repr(dag) == "<PipelineDag 1f1b num_stages=8, num_microbatches=100000: 1600000 operations>"
     assert hash(dag) == hash(PipelineDag.from_schedule("1f1b", num_stages=8, num_microbatches=100_000))
     assert dag == pickle.loads(pickle.dumps(dag))
-    assert time.perf_counter() - start < 0.05
+    assert time.perf_counter() - start < 0.5  # about 0.0001 s on an idle core
     content = dag._content
     assert isinstance(content, ScheduleContent)
     assert not {"table", "edges", "fixed"} & vars(content).keys()
@@ -87,6 +87,7 @@ def test_arrays_have_their_types_and_cannot_be_written() -> None:
             array = getattr(dag, name)
             assert array.dtype == (np.float64 if name.endswith(("_s", "_j")) else np.int32)
             assert array is getattr(dag, name)
+            assert array.flags.c_contiguous
             with pytest.raises(ValueError, match="read-only"):
                 array[0] = 0
         with pytest.raises(ValueError, match="read-only"):
@@ -249,7 +250,7 @@ F0B0 = ["F0 B0", "F0 B0"]
         ({"orders": F0B0, "edges": np.array([[0, 2], [1, 4]])}, r"an end of edges\[1\] is 4; it must be an integer"),
         ({"orders": F0B0, "edges": np.array([[0, -1]])}, r"an end of edges\[0\] is -1"),
         ({"orders": F0B0, "edges": np.array([[0.0, 2.0]])}, "of type float64"),
-        ({"orders": F0B0, "edges": np.array([0, 2])}, r"edges\[0\] is np.int64\(0\)"),
+        ({"orders": F0B0, "edges": np.array([0, 2])}, r"edges\[0\] is .*0\)?; it must be \(predecessor"),
         ({"orders": F0B0, "edges": [("F0", "1F0")]}, r"an end of edges\[0\] is 'F0', which names no stage"),
         (
             {"orders": F0B0, "edges": [("0F0", "1F7")]},
