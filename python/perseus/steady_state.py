@@ -8,6 +8,7 @@ along the dependencies gives *slots*; the solver may repeat a slot of a small pi
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,7 +86,7 @@ class SteadyState:
         key = np.stack([self.slot[start:end], self.small.rank[start:end]])
         changes = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + start + 1
         bounds = [start, *changes.tolist(), end]
-        yield from (slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+        yield from (slice(a, b) for a, b in itertools.pairwise(bounds))
 
 
 def find_steady_state(dag: PipelineDag, attempt: int = 1) -> SteadyState | None:
