@@ -13,8 +13,8 @@ PushRelabel<Flow>::PushRelabel(ResidualNetwork<Flow>& network, CriticalSearch<Fl
     : network_(network),
       search_(search),
       demand_(at(network.num_nodes()), Flow{0}),
-      pulled_(2 * at(network.num_arcs()), Flow{0}),
       room_(at(network.num_nodes()), Flow{0}),
+      pulled_(2 * at(network.num_arcs()), Flow{0}),
       current_(at(network.num_nodes()), 0),
       round_(at(network.num_nodes()), 0),
       label_(at(network.num_nodes()), 0) {}
