@@ -25,11 +25,11 @@ bool Certificate<Flow>::arc_is_optimal(std::size_t arc, Time duration, Flow flow
   const Flow* level = curves_.levels().data() + first;
   if (duration < t[0] || flow < 0) return false;
   if (n == 1) return duration == t[0] || flow == 0;
-  std::size_t k = at(hint_[arc]);  // t[k] <= duration < t[k + 1]
+  std::size_t k = at(hint_[arc]);  // to become t[k] <= duration < t[k + 1]
   while (k > 0 && t[k] > duration) --k;
   while (k + 1 < n && t[k + 1] <= duration) ++k;
   hint_[arc] = static_cast<std::int32_t>(k);
-  energy_ += curves_.energy_above_base(curve_[arc], std::min(duration, t[n - 1]));
+  energy_ += curves_.energy_above_base(curve_[arc], hint_[arc], std::min(duration, t[n - 1]));
   if (duration == t[k]) return level[k + 1] <= flow && flow <= level[k];
   return flow == level[k + 1];
 }
