@@ -227,11 +227,13 @@ SolveStatus TradeoffSolver<Flow>::iterate(Engine& engine, CriticalSearch<Flow>& 
       ++statistics.certificates;
     }
     while (search.find_levels()) {
+      const Time last_recorded = solution_.frontier.time.back();
       const bool trivial = residual_->source() == residual_->sink();
       const Flow pushed = trivial ? kUnbounded<Flow> : engine.blocking_flow();
       ++statistics.rounds;
       if (pushed >= kUnbounded<Flow>) {
-        return spliced && statistics.phases == 0 ? SolveStatus::kNotSpliceable : SolveStatus::kComplete;
+        const bool complete = !spliced || (statistics.phases > 0 && splicer.longest_path(shortest) == last_recorded);
+        return complete ? SolveStatus::kComplete : SolveStatus::kNotSpliceable;
       }
       value_ += pushed;
     }

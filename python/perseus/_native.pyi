@@ -54,3 +54,34 @@ def solve_tradeoff(
     num_regions: int = 0,
     repeats: int = 0,
 ) -> TradeoffSolution: ...
+
+class RoundingStatus(Enum):
+    complete = ...
+    deadline_too_short = ...
+    cyclic = ...
+    invalid = ...
+
+class RoundedPlan:
+    status: RoundingStatus
+    choices: NDArray[int32]
+    start_times_s: NDArray[float64]
+    makespan_s: float
+    rounded_energy_j: float
+    reclaimed_energy_j: float
+    energy_j: float
+    exchanges: int
+
+def round_plan(
+    menu_offsets: NDArray[int64],
+    choice_times_s: NDArray[float64],
+    choice_energies_j: NDArray[float64],
+    menu_of: NDArray[int32],
+    planned_s: NDArray[float64],
+    predecessor: NDArray[int32],
+    successor: NDArray[int32],
+    latency_s: NDArray[float64],
+    deadline_s: float,
+    *,
+    reclaim: bool,
+    exchange_effort: int,
+) -> RoundedPlan: ...

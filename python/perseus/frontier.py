@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perseus.errors import InfeasibleTimeError, PlanError, ProfileError
+from perseus.errors import InfeasibleTimeError, PlanError
 from perseus.plan import FrequencyPlan, make_plan
+from perseus.plan.blocking import rank_powers_w
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,39 +25,6 @@ if TYPE_CHECKING:
 
 # A time this close to the shortest one, relatively, is taken as the shortest: the caller computed it in doubles.
 _TIME_TOLERANCE = 1e-12
-
-
-def rank_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
-    """Blocking power (W) of each rank's GPU, shape (num_ranks,).
-
-    Raises
-    ------
-    ProfileError
-        A stage has no blocking power, or a rank holds stages that differ in it.
-    """
-    pairs = np.unique(np.stack([dag.rank, dag.stage], axis=1), axis=0)
-    powers_w: NDArray[np.float64] = np.full(dag.num_ranks, np.nan)
-    for rank, stage in pairs.tolist():
-        if stage not in profiles.blocking_power_w:
-            raise ProfileError(
-                f"Stage {stage} of the pipeline has no blocking power; the profile gives stages "
-                f"{sorted(profiles.blocking_power_w)}. Add it to blocking_power_w."
-            )
-        power_w = profiles.blocking_power_w[stage]
-        if not np.isnan(powers_w[rank]) and powers_w[rank] != power_w:
-            raise ProfileError(
-                f"Rank {rank} holds stages with different blocking powers ({powers_w[rank]:g} W, {power_w:g} W for "
-                f"stage {stage}); the stages of one rank run on one GPU, so give them the same blocking power."
-            )
-        powers_w[rank] = power_w
-    powers_w[np.isnan(powers_w)] = 0.0
-    return powers_w
-
-
-def operation_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
-    """Blocking power (W) of the GPU that runs each operation, shape (num_operations,)."""
-    powers_w: NDArray[np.float64] = rank_powers_w(dag, profiles)[dag.rank]
-    return powers_w
 
 
 class Frontier:
@@ -242,5 +210,5 @@ def _finite(value: float, name: str) -> float:
 def _fixed_effective_energy_j(dag: PipelineDag, profiles: Profiles) -> float:
     """Effective energy of the operations of fixed time, a constant of the problem."""
     fixed = ~np.isnan(dag.fixed_time_s)
-    powers_w = operation_powers_w(dag, profiles)[fixed]
+    powers_w = rank_powers_w(dag, profiles)[dag.rank[fixed]]
     return float(np.sum(dag.fixed_energy_j[fixed] - powers_w * dag.fixed_time_s[fixed]))
