@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import perseus
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+
+import perseus
 
 PROFILE = "sosp24/gpt3-175b_a100-sxm_pp8_tp8.csv"
 # Energy (J) at the shortest iteration time, from an independent linear program.

@@ -164,11 +164,14 @@ class Frontier:
         """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["iteration_time_s", "energy_j"])
-            writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
-        partial.replace(target)
+        try:
+            with partial.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["iteration_time_s", "energy_j"])
+                writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         """Return the number of breakpoints."""

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import perseus
 import pytest
+
+import perseus
 
 PACKAGE = Path(perseus.__file__).parent
 
