@@ -23,26 +23,52 @@ py::array_t<T> copied(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-RoundedPlan round(const Array<std::int64_t>& menu_offsets, const Array<double>& choice_times_s,
-                  const Array<double>& choice_energies_j, const Array<std::int32_t>& menu_of,
-                  const Array<double>& planned_s, const Array<std::int32_t>& predecessor,
-                  const Array<std::int32_t>& successor, const Array<double>& latency_s, double deadline_s,
-                  bool reclaim, std::int64_t exchange_effort) {
+PlanSpace make_space(const Array<std::int64_t>& menu_offsets, const Array<double>& choice_times_s,
+                     const Array<double>& choice_energies_j, const Array<std::int32_t>& menu_of,
+                     const Array<std::int32_t>& predecessor, const Array<std::int32_t>& successor,
+                     const Array<double>& latency_s) {
   PlanProblem problem;
   problem.menu_offsets = view(menu_offsets);
   problem.choice_time_s = view(choice_times_s);
   problem.choice_energy_j = view(choice_energies_j);
   problem.menu_of = view(menu_of);
-  problem.planned_s = view(planned_s);
   problem.predecessor = view(predecessor);
   problem.successor = view(successor);
   problem.latency_s = view(latency_s);
-  problem.deadline_s = deadline_s;
-  RoundingOptions options;
-  options.reclaim = reclaim;
-  options.exchange_effort = exchange_effort;
   const py::gil_scoped_release release;
-  return round_plan(problem, options);
+  return PlanSpace(problem);
+}
+
+RoundedPlan round(const PlanSpace& space, const Array<double>& planned_s, double deadline_s,
+                  const RoundingOptions& options) {
+  const std::span<const double> planned = view(planned_s);
+  const py::gil_scoped_release release;
+  return space.round(planned, deadline_s, options);
+}
+
+RoundedPlan splice(const PlanSpace& space, const Array<std::int32_t>& base, const Array<std::int32_t>& other,
+                   SplicedPart part, double deadline_s, const RoundingOptions& options) {
+  const std::span<const std::int32_t> base_choices = view(base);
+  const std::span<const std::int32_t> other_choices = view(other);
+  const py::gil_scoped_release release;
+  return space.splice(base_choices, other_choices, part, deadline_s, options);
+}
+
+RoundedPlan improve(const PlanSpace& space, const Array<std::int32_t>& choices, double deadline_s,
+                    const RoundingOptions& options) {
+  const std::span<const std::int32_t> start = view(choices);
+  const py::gil_scoped_release release;
+  return space.improve(start, deadline_s, options);
+}
+
+RoundingOptions make_options(bool carry, std::int64_t reclaim_effort, std::int64_t exchange_effort,
+                             std::int64_t chain_effort) {
+  RoundingOptions options;
+  options.carry = carry;
+  options.reclaim_effort = reclaim_effort;
+  options.exchange_effort = exchange_effort;
+  options.chain_effort = chain_effort;
+  return options;
 }
 
 }  // namespace
@@ -53,6 +79,10 @@ void register_plan_rounding(py::module_& module) {
       .value("deadline_too_short", RoundingStatus::kDeadlineTooShort)
       .value("cyclic", RoundingStatus::kCyclic)
       .value("invalid", RoundingStatus::kInvalid);
+
+  py::enum_<SplicedPart>(module, "SplicedPart")
+      .value("beginning", SplicedPart::kBeginning)
+      .value("end", SplicedPart::kEnd);
 
   py::class_<RoundedPlan>(module, "RoundedPlan")
       .def_readonly("status", &RoundedPlan::status)
@@ -66,10 +96,18 @@ void register_plan_rounding(py::module_& module) {
       .def_readonly("energy_j", &RoundedPlan::energy_j)
       .def_readonly("exchanges", &RoundedPlan::exchanges);
 
-  module.def("round_plan", &round, py::arg("menu_offsets"), py::arg("choice_times_s"), py::arg("choice_energies_j"),
-             py::arg("menu_of"), py::arg("planned_s"), py::arg("predecessor"), py::arg("successor"),
-             py::arg("latency_s"), py::arg("deadline_s"), py::kw_only(), py::arg("reclaim"),
-             py::arg("exchange_effort"));
+  py::class_<RoundingOptions>(module, "RoundingOptions")
+      .def(py::init(&make_options), py::kw_only(), py::arg("carry"), py::arg("reclaim_effort"),
+           py::arg("exchange_effort"), py::arg("chain_effort"));
+
+  py::class_<PlanSpace>(module, "PlanSpace")
+      .def(py::init(&make_space), py::arg("menu_offsets"), py::arg("choice_times_s"), py::arg("choice_energies_j"),
+           py::arg("menu_of"), py::arg("predecessor"), py::arg("successor"), py::arg("latency_s"))
+      .def_property_readonly("status", &PlanSpace::status)
+      .def("round", &round, py::arg("planned_s"), py::arg("deadline_s"), py::arg("options"))
+      .def("splice", &splice, py::arg("base"), py::arg("other"), py::arg("part"), py::arg("deadline_s"),
+           py::arg("options"))
+      .def("improve", &improve, py::arg("choices"), py::arg("deadline_s"), py::arg("options"));
 }
 
 }  // namespace perseus

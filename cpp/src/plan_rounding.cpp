@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "perseus/chain_improvement.hpp"
 #include "perseus/choice_selection.hpp"
 #include "perseus/integer.hpp"
 #include "perseus/quantization.hpp"
@@ -14,6 +17,11 @@
 namespace perseus {
 
 namespace {
+
+// A chain that saves less than this share of the plan's energy is rounding error, not progress.
+constexpr double kLeastShare = 1e-13;
+// Exchanges and chains take turns at most this many times.
+constexpr int kTurns = 4;
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
@@ -28,159 +36,132 @@ bool is_valid(const PlanProblem& problem) {
                          static_cast<std::size_t>(offsets.back()) == problem.choice_time_s.size() &&
                          std::adjacent_find(offsets.begin(), offsets.end(), std::greater_equal<>()) == offsets.end();
   return menus_fit && problem.choice_energy_j.size() == problem.choice_time_s.size() &&
-         problem.planned_s.size() == n && problem.successor.size() == problem.predecessor.size() &&
+         problem.successor.size() == problem.predecessor.size() &&
          problem.latency_s.size() == problem.predecessor.size() && all_within(problem.menu_of, offsets.size() - 1) &&
          all_within(problem.predecessor, n) && all_within(problem.successor, n);
 }
 
-class PlanRounding {
- public:
-  PlanRounding(const PlanProblem& problem, const RoundingOptions& options) : problem_(problem), options_(options) {}
-  RoundedPlan run();
+RoundedPlan ended(RoundingStatus status) {
+  RoundedPlan plan;
+  plan.status = status;
+  return plan;
+}
 
- private:
-  bool build();
-  double longest_path_s() const;
-  void set_deadline();
-  void set_planned();
-  std::int32_t rounded_down(std::int32_t v) const { return menus_.slowest_within(v, planned_[at(v)]); }
-  std::vector<std::int32_t> all_rounded_down() const;
-  std::int32_t rounded_to_hull(std::int32_t v, Time room) const;
-  std::vector<std::int32_t> carried_forwards(const Timetable& planned) const;
-  std::vector<std::int32_t> carried_backwards(const Timetable& planned) const;
-  std::optional<ChoiceSelection> selection_of(std::vector<std::int32_t> entries) const;
-  std::optional<ChoiceSelection> rounded_selection() const;
-  ChoiceSelection reclaimed(const ChoiceSelection& rounded);
-  void write(const ChoiceSelection& selection, RoundedPlan& plan) const;
-  std::int64_t visits(std::int64_t effort) const { return effort * (graph_.size() + graph_.num_dependencies()); }
+}  // namespace
 
-  const PlanProblem& problem_;
-  const RoundingOptions& options_;
-  TimeQuantum quantum_;
-  PrecedenceGraph graph_;
-  ChoiceMenus menus_;
-  Time deadline_ = 0;
-  std::vector<Time> planned_;  // per number: planned duration, within its menu's times
+// What all plans of a pipeline share.
+struct PlanSpace::Parts {
+  bool build(const PlanProblem& problem);
+  // Longest path at the slowest choices, summed as the solver does, so that both choose the same quantum.
+  double longest_path_s(const PlanProblem& problem) const;
+  Time quantized_deadline(double deadline_s) const;
+  std::optional<std::vector<std::int32_t>> entries_of(std::span<const std::int32_t> choice) const;
+
+  TimeQuantum quantum;
+  PrecedenceGraph graph;
+  std::vector<double> choice_energy_j;  // menus.energy_j looks at it
+  ChoiceMenus menus;
+  Time slowest_makespan = 0;
 };
 
-bool PlanRounding::build() {
-  const std::size_t n = problem_.menu_of.size();
-  if (!graph_.build(n, problem_.predecessor, problem_.successor)) return false;
-  for (const std::int32_t operation : graph_.operation()) {
-    const std::size_t menu = at(problem_.menu_of[at(operation)]);
-    menus_.first.push_back(static_cast<std::int32_t>(problem_.menu_offsets[menu]));
-    menus_.last.push_back(static_cast<std::int32_t>(problem_.menu_offsets[menu + 1]) - 1);
+bool PlanSpace::Parts::build(const PlanProblem& problem) {
+  if (!graph.build(problem.menu_of.size(), problem.predecessor, problem.successor)) return false;
+  for (const std::int32_t operation : graph.operation()) {
+    const std::size_t menu = at(problem.menu_of[at(operation)]);
+    menus.first.push_back(static_cast<std::int32_t>(problem.menu_offsets[menu]));
+    menus.last.push_back(static_cast<std::int32_t>(problem.menu_offsets[menu + 1]) - 1);
   }
-  quantum_ = TimeQuantum::for_longest_path(longest_path_s());
-  for (const double time_s : problem_.choice_time_s) menus_.time.push_back(quantum_.round_up(time_s));
-  menus_.energy_j = problem_.choice_energy_j;
-  menus_.mark_hulls(problem_.menu_offsets);
+  quantum = TimeQuantum::for_longest_path(longest_path_s(problem));
+  for (const double time_s : problem.choice_time_s) menus.time.push_back(quantum.round_up(time_s));
+  choice_energy_j.assign(problem.choice_energy_j.begin(), problem.choice_energy_j.end());
+  menus.energy_j = choice_energy_j;
+  menus.mark_hulls(problem.menu_offsets);
   std::vector<Time> latency;
-  for (const double latency_s : problem_.latency_s) latency.push_back(quantum_.round_up(latency_s));
-  graph_.set_latencies(latency);
-  set_deadline();
-  set_planned();
+  for (const double latency_s : problem.latency_s) latency.push_back(quantum.round_up(latency_s));
+  graph.set_latencies(latency);
+  ChoiceSelection slowest(graph, menus);
+  slowest.reset(menus.last, 0);
+  slowest_makespan = slowest.timetable().makespan();
   return true;
 }
 
-// Longest path at the slowest choices, summed as the solver does, so that both choose the same quantum.
-double PlanRounding::longest_path_s() const {
-  std::vector<double> finish_s(at(graph_.size()));
+double PlanSpace::Parts::longest_path_s(const PlanProblem& problem) const {
+  std::vector<double> finish_s(at(graph.size()));
   double longest_s = 0.0;
-  for (std::int32_t v = 0; v < graph_.size(); ++v) {
+  for (std::int32_t v = 0; v < graph.size(); ++v) {
     double start_s = 0.0;
-    for (const auto& arc : graph_.in(v)) {
-      start_s = std::max(start_s, finish_s[at(arc.peer)] + problem_.latency_s[at(arc.dependency)]);
+    for (const auto& arc : graph.in(v)) {
+      start_s = std::max(start_s, finish_s[at(arc.peer)] + problem.latency_s[at(arc.dependency)]);
     }
-    finish_s[at(v)] = start_s + problem_.choice_time_s[at(menus_.last[at(v)])];
+    finish_s[at(v)] = start_s + problem.choice_time_s[at(menus.last[at(v)])];
     longest_s = std::max(longest_s, finish_s[at(v)]);
   }
   return longest_s;
 }
 
 // The most quanta that are no longer than the deadline when converted back; no more than the longest path.
-void PlanRounding::set_deadline() {
-  ChoiceSelection slowest(graph_, menus_);
-  slowest.reset(menus_.last, 0);
-  deadline_ = slowest.timetable().makespan();
-  if (problem_.deadline_s >= quantum_.seconds(deadline_)) return;
-  deadline_ = static_cast<Time>(std::max(quantum_.quanta(problem_.deadline_s), 0.0));
-  while (quantum_.seconds(deadline_ + 1) <= problem_.deadline_s) ++deadline_;
-  while (quantum_.seconds(deadline_) > problem_.deadline_s) --deadline_;
+Time PlanSpace::Parts::quantized_deadline(double deadline_s) const {
+  if (deadline_s >= quantum.seconds(slowest_makespan)) return slowest_makespan;
+  auto deadline = static_cast<Time>(std::max(quantum.quanta(deadline_s), 0.0));
+  while (quantum.seconds(deadline + 1) <= deadline_s) ++deadline;
+  while (quantum.seconds(deadline) > deadline_s) --deadline;
+  return deadline;
 }
 
-void PlanRounding::set_planned() {
-  planned_.resize(menus_.first.size());
-  for (std::size_t v = 0; v < planned_.size(); ++v) {
-    const auto fastest = static_cast<double>(menus_.time[at(menus_.first[v])]);
-    const auto slowest = static_cast<double>(menus_.time[at(menus_.last[v])]);
-    const double quanta = std::nearbyint(quantum_.quanta(problem_.planned_s[at(graph_.operation()[v])]));
-    planned_[v] = static_cast<Time>(std::max(fastest, std::min(quanta, slowest)));
-  }
-}
-
-std::vector<std::int32_t> PlanRounding::all_rounded_down() const {
-  std::vector<std::int32_t> entries(planned_.size());
-  for (std::int32_t v = 0; v < graph_.size(); ++v) entries[at(v)] = rounded_down(v);
-  return entries;
-}
-
-// The slowest vertex within the room, but not beyond the one next to the planned duration.
-std::int32_t PlanRounding::rounded_to_hull(std::int32_t v, Time room) const {
-  std::int32_t next = rounded_down(v);
-  if (menus_.time[at(next)] < planned_[at(v)]) ++next;
-  const std::int32_t most = menus_.hull_at_or_above(next);
-  return menus_.hull_at_or_below(std::min(menus_.slowest_within(v, room), most));
-}
-
-std::vector<std::int32_t> PlanRounding::carried_forwards(const Timetable& planned) const {
-  std::vector<std::int32_t> entries(planned_.size());
-  std::vector<Time> finish(planned_.size());
-  for (std::int32_t v = 0; v < graph_.size(); ++v) {
-    Time start = 0;
-    for (const auto& arc : graph_.in(v)) start = std::max(start, finish[at(arc.peer)] + arc.latency);
-    entries[at(v)] = rounded_to_hull(v, planned.limit(v) - start);
-    finish[at(v)] = start + menus_.time[at(entries[at(v)])];
+// None if a choice is not on its menu.
+std::optional<std::vector<std::int32_t>> PlanSpace::Parts::entries_of(std::span<const std::int32_t> choice) const {
+  if (choice.size() != menus.first.size()) return std::nullopt;
+  std::vector<std::int32_t> entries(choice.size());
+  for (std::size_t v = 0; v < entries.size(); ++v) {
+    const std::int32_t chosen = choice[at(graph.operation()[v])];
+    if (chosen < 0 || chosen > menus.last[v] - menus.first[v]) return std::nullopt;
+    entries[v] = menus.first[v] + chosen;
   }
   return entries;
 }
 
-std::vector<std::int32_t> PlanRounding::carried_backwards(const Timetable& planned) const {
-  std::vector<std::int32_t> entries(planned_.size());
-  std::vector<Time> start(planned_.size());
-  for (std::int32_t v = graph_.size(); v-- > 0;) {
-    Time limit = deadline_;
-    for (const auto& arc : graph_.out(v)) limit = std::min(limit, start[at(arc.peer)] - arc.latency);
-    entries[at(v)] = rounded_to_hull(v, limit - planned.start(v));
-    start[at(v)] = limit - menus_.time[at(entries[at(v)])];
-  }
-  return entries;
-}
+namespace {
 
-std::optional<ChoiceSelection> PlanRounding::selection_of(std::vector<std::int32_t> entries) const {
+// Sets of choices within a deadline, and how they get better.
+class Improvement {
+ public:
+  Improvement(const TimeQuantum& quantum, const PrecedenceGraph& graph, const ChoiceMenus& menus, Time deadline,
+              const RoundingOptions& options)
+      : quantum_(quantum), graph_(graph), menus_(menus), deadline_(deadline), options_(options) {}
+
+  // None if they miss the deadline.
+  std::optional<ChoiceSelection> selection_of(std::vector<std::int32_t> entries) const;
+  // Reclaims the slack of each start by both rules, improves the best, and returns it as a plan.
+  RoundedPlan best_of(std::span<const ChoiceSelection> starts) const;
+  RoundedPlan too_short(const std::vector<std::int32_t>& entries) const;
+
+ private:
+  std::int64_t visits(std::int64_t effort) const { return effort * (graph_.size() + graph_.num_dependencies()); }
+  ChoiceSelection reclaimed(std::span<const ChoiceSelection> starts) const;
+  std::int64_t search(ChoiceSelection& selection) const;
+  void write(const ChoiceSelection& selection, RoundedPlan& plan) const;
+
+  const TimeQuantum& quantum_;
+  const PrecedenceGraph& graph_;
+  const ChoiceMenus& menus_;
+  Time deadline_;
+  const RoundingOptions& options_;
+};
+
+std::optional<ChoiceSelection> Improvement::selection_of(std::vector<std::int32_t> entries) const {
   ChoiceSelection selection(graph_, menus_);
   selection.reset(std::move(entries), deadline_);
   if (selection.timetable().makespan() > deadline_) return std::nullopt;
   return selection;
 }
 
-// Rounded down, or the fastest choices where the planned durations do not meet the deadline.
-std::optional<ChoiceSelection> PlanRounding::rounded_selection() const {
-  if (auto rounded = selection_of(all_rounded_down())) return rounded;
-  return selection_of(menus_.first);
-}
-
-ChoiceSelection PlanRounding::reclaimed(const ChoiceSelection& rounded) {
-  Timetable planned(graph_);
-  planned.reset(planned_, deadline_);
+ChoiceSelection Improvement::reclaimed(std::span<const ChoiceSelection> starts) const {
   SlackReclaiming reclaiming(graph_);
   std::optional<ChoiceSelection> best;
   double best_j = 0.0;
-  for (const auto& start : {std::optional(rounded), selection_of(carried_forwards(planned)),
-                            selection_of(carried_backwards(planned))}) {
-    if (!start) continue;
+  for (const ChoiceSelection& start : starts) {
     for (const ReclaimRule rule : {ReclaimRule::kSaving, ReclaimRule::kSavingPerTime}) {
-      ChoiceSelection selection = *start;
+      ChoiceSelection selection = start;
       reclaiming.reclaim_all(selection, rule, visits(options_.reclaim_effort));
       const double energy_j = selection.total_energy_j();
       if (best && energy_j >= best_j) continue;
@@ -191,11 +172,39 @@ ChoiceSelection PlanRounding::reclaimed(const ChoiceSelection& rounded) {
   return *best;
 }
 
-void PlanRounding::write(const ChoiceSelection& selection, RoundedPlan& plan) const {
+// Exchanges single operations and chooses chains anew in turns, until neither helps.
+std::int64_t Improvement::search(ChoiceSelection& selection) const {
+  SlackReclaiming reclaiming(graph_);
+  std::int64_t exchanges = 0;
+  if (options_.exchange_effort > 0) exchanges += reclaiming.exchange(selection, visits(options_.exchange_effort));
+  if (options_.chain_effort <= 0) return exchanges;
+  ChainImprovement chains(graph_);
+  const double least_j = kLeastShare * std::abs(selection.total_energy_j());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const double saved_j = chains.improve(selection, options_.chain_effort * graph_.size(), least_j);
+    if (saved_j <= least_j) break;
+    const std::int64_t kept = reclaiming.exchange(selection, visits(options_.exchange_effort));
+    if (kept == 0) break;
+    exchanges += kept;
+  }
+  return exchanges;
+}
+
+RoundedPlan Improvement::best_of(std::span<const ChoiceSelection> starts) const {
+  RoundedPlan plan;
+  plan.rounded_energy_j = starts.front().total_energy_j();
+  ChoiceSelection selection = options_.reclaim ? reclaimed(starts) : starts.front();
+  plan.reclaimed_energy_j = selection.total_energy_j();
+  if (options_.reclaim) plan.exchanges = search(selection);
+  write(selection, plan);
+  return plan;
+}
+
+void Improvement::write(const ChoiceSelection& selection, RoundedPlan& plan) const {
   plan.energy_j = selection.total_energy_j();
   plan.makespan_s = quantum_.seconds(selection.timetable().makespan());
-  plan.choice.resize(planned_.size());
-  plan.start_s.resize(planned_.size());
+  plan.choice.resize(menus_.first.size());
+  plan.start_s.resize(menus_.first.size());
   for (std::int32_t v = 0; v < graph_.size(); ++v) {
     const std::size_t operation = at(graph_.operation()[at(v)]);
     plan.choice[operation] = selection.entry(v) - menus_.first[at(v)];
@@ -203,39 +212,180 @@ void PlanRounding::write(const ChoiceSelection& selection, RoundedPlan& plan) co
   }
 }
 
-RoundedPlan PlanRounding::run() {
-  RoundedPlan plan;
-  if (!build()) {
-    plan.status = RoundingStatus::kCyclic;
-    return plan;
-  }
-  std::optional<ChoiceSelection> selection = rounded_selection();
-  if (!selection) {
-    ChoiceSelection fastest(graph_, menus_);
-    fastest.reset(menus_.first, deadline_);
-    plan.status = RoundingStatus::kDeadlineTooShort;
-    plan.makespan_s = quantum_.seconds(fastest.timetable().makespan());
-    return plan;
-  }
-  plan.rounded_energy_j = selection->total_energy_j();
-  if (options_.reclaim) selection = reclaimed(*selection);
-  plan.reclaimed_energy_j = selection->total_energy_j();
-  if (options_.reclaim && options_.exchange_effort > 0) {
-    plan.exchanges = SlackReclaiming(graph_).exchange(*selection, visits(options_.exchange_effort));
-  }
-  write(*selection, plan);
+RoundedPlan Improvement::too_short(const std::vector<std::int32_t>& entries) const {
+  ChoiceSelection selection(graph_, menus_);
+  selection.reset(entries, deadline_);
+  RoundedPlan plan = ended(RoundingStatus::kDeadlineTooShort);
+  plan.makespan_s = quantum_.seconds(selection.timetable().makespan());
   return plan;
+}
+
+// Choices next to planned durations.
+class Rounding {
+ public:
+  Rounding(const TimeQuantum& quantum, const PrecedenceGraph& graph, const ChoiceMenus& menus, Time deadline,
+           std::span<const double> planned_s);
+
+  std::vector<std::int32_t> all_rounded_down() const;
+  std::vector<std::int32_t> carried_forwards() const;
+  std::vector<std::int32_t> carried_backwards() const;
+
+ private:
+  std::int32_t rounded_down(std::int32_t v) const { return menus_.slowest_within(v, planned_[at(v)]); }
+  std::int32_t rounded_to_hull(std::int32_t v, Time room) const;
+
+  const PrecedenceGraph& graph_;
+  const ChoiceMenus& menus_;
+  Time deadline_;
+  std::vector<Time> planned_;  // per number: planned duration, within its menu's times
+  Timetable timetable_;        // of the planned durations
+};
+
+Rounding::Rounding(const TimeQuantum& quantum, const PrecedenceGraph& graph, const ChoiceMenus& menus, Time deadline,
+                   std::span<const double> planned_s)
+    : graph_(graph), menus_(menus), deadline_(deadline), planned_(menus.first.size()), timetable_(graph) {
+  for (std::size_t v = 0; v < planned_.size(); ++v) {
+    const auto fastest = static_cast<double>(menus_.time[at(menus_.first[v])]);
+    const auto slowest = static_cast<double>(menus_.time[at(menus_.last[v])]);
+    const double quanta = std::nearbyint(quantum.quanta(planned_s[at(graph_.operation()[v])]));
+    planned_[v] = static_cast<Time>(std::max(fastest, std::min(quanta, slowest)));
+  }
+  timetable_.reset(planned_, deadline);
+}
+
+std::vector<std::int32_t> Rounding::all_rounded_down() const {
+  std::vector<std::int32_t> entries(planned_.size());
+  for (std::int32_t v = 0; v < graph_.size(); ++v) entries[at(v)] = rounded_down(v);
+  return entries;
+}
+
+// The slowest vertex within the room, but not beyond the one next to the planned duration.
+std::int32_t Rounding::rounded_to_hull(std::int32_t v, Time room) const {
+  std::int32_t next = rounded_down(v);
+  if (menus_.time[at(next)] < planned_[at(v)]) ++next;
+  const std::int32_t most = menus_.hull_at_or_above(next);
+  return menus_.hull_at_or_below(std::min(menus_.slowest_within(v, room), most));
+}
+
+std::vector<std::int32_t> Rounding::carried_forwards() const {
+  std::vector<std::int32_t> entries(planned_.size());
+  std::vector<Time> finish(planned_.size());
+  for (std::int32_t v = 0; v < graph_.size(); ++v) {
+    Time start = 0;
+    for (const auto& arc : graph_.in(v)) start = std::max(start, finish[at(arc.peer)] + arc.latency);
+    entries[at(v)] = rounded_to_hull(v, timetable_.limit(v) - start);
+    finish[at(v)] = start + menus_.time[at(entries[at(v)])];
+  }
+  return entries;
+}
+
+std::vector<std::int32_t> Rounding::carried_backwards() const {
+  std::vector<std::int32_t> entries(planned_.size());
+  std::vector<Time> start(planned_.size());
+  for (std::int32_t v = graph_.size(); v-- > 0;) {
+    Time limit = deadline_;
+    for (const auto& arc : graph_.out(v)) limit = std::min(limit, start[at(arc.peer)] - arc.latency);
+    entries[at(v)] = rounded_to_hull(v, limit - timetable_.start(v));
+    start[at(v)] = limit - menus_.time[at(entries[at(v)])];
+  }
+  return entries;
+}
+
+// The operations by the middle of their execution, as a share of the makespan, on average over two timetables.
+std::vector<std::int32_t> by_time(const Timetable& one, const Timetable& other, std::int32_t size) {
+  std::vector<double> key(at(size));
+  const double one_makespan = static_cast<double>(std::max<Time>(one.makespan(), 1));
+  const double other_makespan = static_cast<double>(std::max<Time>(other.makespan(), 1));
+  for (std::int32_t v = 0; v < size; ++v) {
+    key[at(v)] = static_cast<double>(2 * one.start(v) + one.duration(v)) / one_makespan +
+                 static_cast<double>(2 * other.start(v) + other.duration(v)) / other_makespan;
+  }
+  std::vector<std::int32_t> order(at(size));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return key[at(a)] < key[at(b)]; });
+  return order;
 }
 
 }  // namespace
 
-RoundedPlan round_plan(const PlanProblem& problem, const RoundingOptions& options) {
+PlanSpace::PlanSpace(const PlanProblem& problem) : parts_(std::make_unique<Parts>()) {
   if (!is_valid(problem)) {
-    RoundedPlan plan;
-    plan.status = RoundingStatus::kInvalid;
-    return plan;
+    status_ = RoundingStatus::kInvalid;
+  } else if (!parts_->build(problem)) {
+    status_ = RoundingStatus::kCyclic;
   }
-  return PlanRounding(problem, options).run();
+}
+
+PlanSpace::~PlanSpace() = default;
+PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
+PlanSpace& PlanSpace::operator=(PlanSpace&&) noexcept = default;
+
+RoundedPlan PlanSpace::round(std::span<const double> planned_s, double deadline_s,
+                             const RoundingOptions& options) const {
+  if (status_ != RoundingStatus::kComplete) return ended(status_);
+  if (planned_s.size() != parts_->menus.first.size()) return ended(RoundingStatus::kInvalid);
+  const Time deadline = parts_->quantized_deadline(deadline_s);
+  const Improvement improvement(parts_->quantum, parts_->graph, parts_->menus, deadline, options);
+  const Rounding rounding(parts_->quantum, parts_->graph, parts_->menus, deadline, planned_s);
+  std::vector<ChoiceSelection> starts;
+  const auto add = [&](std::vector<std::int32_t> entries) {
+    if (auto start = improvement.selection_of(std::move(entries))) starts.push_back(std::move(*start));
+  };
+  add(rounding.all_rounded_down());
+  if (starts.empty()) add(parts_->menus.first);  // the planned durations do not meet the deadline
+  if (starts.empty()) return improvement.too_short(parts_->menus.first);
+  if (options.reclaim && options.carry) {
+    add(rounding.carried_forwards());
+    add(rounding.carried_backwards());
+  }
+  return improvement.best_of(starts);
+}
+
+RoundedPlan PlanSpace::splice(std::span<const std::int32_t> base, std::span<const std::int32_t> other,
+                              SplicedPart part, double deadline_s, const RoundingOptions& options) const {
+  if (status_ != RoundingStatus::kComplete) return ended(status_);
+  const auto base_entries = parts_->entries_of(base);
+  const auto other_entries = parts_->entries_of(other);
+  if (!base_entries || !other_entries) return ended(RoundingStatus::kInvalid);
+  const Time deadline = parts_->quantized_deadline(deadline_s);
+  const Improvement improvement(parts_->quantum, parts_->graph, parts_->menus, deadline, options);
+  std::optional<ChoiceSelection> start = improvement.selection_of(*base_entries);
+  if (!start) return improvement.too_short(*base_entries);
+  ChoiceSelection slower(parts_->graph, parts_->menus);
+  slower.reset(*other_entries, deadline);
+  std::vector<std::int32_t> order = by_time(start->timetable(), slower.timetable(), parts_->graph.size());
+  if (part == SplicedPart::kEnd) std::reverse(order.begin(), order.end());
+  // Bisection for the most operations that the deadline lets the other plan have; `enough` fit, `many` do not.
+  std::size_t enough = 0;
+  for (std::size_t many = order.size() + 1; many - enough > 1;) {
+    const std::size_t middle = enough + (many - enough) / 2;
+    std::vector<std::int32_t> entries = *base_entries;
+    for (std::size_t i = 0; i < middle; ++i) entries[at(order[i])] = (*other_entries)[at(order[i])];
+    if (auto spliced = improvement.selection_of(std::move(entries))) {
+      enough = middle;
+      start = std::move(spliced);
+    } else {
+      many = middle;
+    }
+  }
+  return improvement.best_of(std::span(&*start, 1));
+}
+
+RoundedPlan PlanSpace::improve(std::span<const std::int32_t> choice, double deadline_s,
+                               const RoundingOptions& options) const {
+  if (status_ != RoundingStatus::kComplete) return ended(status_);
+  const auto entries = parts_->entries_of(choice);
+  if (!entries) return ended(RoundingStatus::kInvalid);
+  const Improvement improvement(parts_->quantum, parts_->graph, parts_->menus, parts_->quantized_deadline(deadline_s),
+                                options);
+  const std::optional<ChoiceSelection> start = improvement.selection_of(*entries);
+  if (!start) return improvement.too_short(*entries);
+  return improvement.best_of(std::span(&*start, 1));
+}
+
+RoundedPlan round_plan(const PlanProblem& problem, const RoundingOptions& options) {
+  if (problem.planned_s.size() != problem.menu_of.size()) return ended(RoundingStatus::kInvalid);
+  return PlanSpace(problem).round(problem.planned_s, problem.deadline_s, options);
 }
 
 }  // namespace perseus

@@ -61,6 +61,10 @@ class RoundingStatus(Enum):
     cyclic = ...
     invalid = ...
 
+class SplicedPart(Enum):
+    beginning = ...
+    end = ...
+
 class RoundedPlan:
     status: RoundingStatus
     choices: NDArray[int32]
@@ -71,17 +75,30 @@ class RoundedPlan:
     energy_j: float
     exchanges: int
 
-def round_plan(
-    menu_offsets: NDArray[int64],
-    choice_times_s: NDArray[float64],
-    choice_energies_j: NDArray[float64],
-    menu_of: NDArray[int32],
-    planned_s: NDArray[float64],
-    predecessor: NDArray[int32],
-    successor: NDArray[int32],
-    latency_s: NDArray[float64],
-    deadline_s: float,
-    *,
-    reclaim: bool,
-    exchange_effort: int,
-) -> RoundedPlan: ...
+class RoundingOptions:
+    def __init__(
+        self, *, carry: bool, reclaim_effort: int, exchange_effort: int, chain_effort: int
+    ) -> None: ...
+
+class PlanSpace:
+    status: RoundingStatus
+    def __init__(
+        self,
+        menu_offsets: NDArray[int64],
+        choice_times_s: NDArray[float64],
+        choice_energies_j: NDArray[float64],
+        menu_of: NDArray[int32],
+        predecessor: NDArray[int32],
+        successor: NDArray[int32],
+        latency_s: NDArray[float64],
+    ) -> None: ...
+    def round(self, planned_s: NDArray[float64], deadline_s: float, options: RoundingOptions) -> RoundedPlan: ...
+    def splice(
+        self,
+        base: NDArray[int32],
+        other: NDArray[int32],
+        part: SplicedPart,
+        deadline_s: float,
+        options: RoundingOptions,
+    ) -> RoundedPlan: ...
+    def improve(self, choices: NDArray[int32], deadline_s: float, options: RoundingOptions) -> RoundedPlan: ...

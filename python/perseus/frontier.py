@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perseus.errors import InfeasibleTimeError, PlanError
-from perseus.plan import FrequencyPlan, make_plan
+from perseus.plan import FrequencyPlan
 from perseus.plan.blocking import rank_powers_w
+from perseus.plan.effort import EFFORTS, Effort
+from perseus.plan.plan_search import PlanSearch
+from perseus.plan.planner import Planner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,11 +136,18 @@ class Frontier:
         slots = self._solution.repeated_slots.reshape(-1, self._steady.num_regions)[interval]
         return durations_s[self._steady.small_operation(slots)]
 
-    def plan_at(self, time_s: float, *, wait_until_s: float | None = None) -> FrequencyPlan:
+    def plan_at(
+        self,
+        time_s: float,
+        *,
+        wait_until_s: float | None = None,
+        effort: Effort = "best",
+        time_limit_s: float | None = None,
+    ) -> FrequencyPlan:
         """One profiled knob for each operation, such that the iteration takes no longer than ``time_s``.
 
-        Rounds the optimal durations down to profiled ones and reclaims the slack that is left. Beyond ``max_time_s``,
-        the plan of ``max_time_s``.
+        Rounds the optimal durations to profiled ones, reclaims the slack that is left and searches from there
+        (``docs/plans.md``). Beyond ``max_time_s``, the plan of ``max_time_s``.
 
         Parameters
         ----------
@@ -144,21 +155,33 @@ class Frontier:
             Deadline of the iteration, seconds.
         wait_until_s:
             Time of a straggler for which all GPUs wait, seconds: the plan's energies count until then.
+        effort:
+            ``"best"`` searches until nothing helps any more; ``"fast"`` rounds once, for plans in a hurry.
+        time_limit_s:
+            The search starts nothing new after this many seconds. Without it, equal inputs give equal plans.
 
         Raises
         ------
         InfeasibleTimeError
             ``time_s`` is below the shortest iteration time, which the error gives.
+        PlanError
+            The effort is unknown, or a time is not a number.
         """
         deadline_s = min(self._feasible(time_s), self.max_time_s)
-        return make_plan(
-            self.dag,
-            self.profiles,
-            self.durations_at(deadline_s),
-            deadline_s,
-            self.energy_at,
-            wait_until_s=None if wait_until_s is None else _finite(wait_until_s, "wait_until_s"),
-        )
+        if effort not in EFFORTS:
+            raise PlanError(f"effort={effort!r} is unknown; choose one of {', '.join(map(repr, EFFORTS))}")
+        limit_s = None if time_limit_s is None else _finite(time_limit_s, "time_limit_s")
+        until_s = None if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        choices = self._search.at(deadline_s, effort, limit_s)
+        return self._planner.finish(choices, self.energy_at, deadline_s, until_s)
+
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self.dag, self.profiles)
+
+    @cached_property
+    def _search(self) -> PlanSearch:
+        return PlanSearch(self._planner, self.durations_at, self.energy_at, self.min_time_s, self.max_time_s)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""

@@ -11,7 +11,10 @@
 //      Between neighbouring vertices the relaxation is linear, so a round-up makes good what round-downs lost.
 //   2. Reclaim the slack that is left (slack_reclaiming.hpp) by two rules, largest saving and largest saving per second
 //      of slack; each wins at some T. The best of all is kept.
-//   3. Exchange choices locally, within a budget.
+//   3. Exchange choices locally, then choose whole chains anew (chain_improvement.hpp), within budgets.
+//   A second way to a start is to splice two plans in time: the operations up to a point from one, the others from the
+//   other. Where a pipeline repeats itself, some iteration times suit the choices well and most do not; a mixture of two
+//   that do has the time between, at hardly more than the energy between.
 // Exactness.  Times are integer quanta, chosen and rounded as for the frontier (quantization.hpp): choices up, the
 //   deadline down. So the shortest iteration time stays feasible, and the makespan never exceeds the deadline.
 // Cost.  O(operations + dependencies) for each rounding; reclaiming and exchanging by budget. Deterministic.
@@ -20,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -41,9 +45,12 @@ struct PlanProblem {
 
 struct RoundingOptions {
   bool reclaim = true;  // false: round down only, in the first way
+  bool carry = true;    // false: round down in the first way only
   // Visits of operations allowed to each reclaiming and to the exchange, times (operations + dependencies).
   std::int64_t reclaim_effort = 64;
   std::int64_t exchange_effort = 64;
+  // Labels that the choice of chains may extend, times operations; 0 for none.
+  std::int64_t chain_effort = 0;
 };
 
 enum class RoundingStatus {
@@ -65,5 +72,37 @@ struct RoundedPlan {
 };
 
 RoundedPlan round_plan(const PlanProblem& problem, const RoundingOptions& options);
+
+// Which operations a splice takes from the other plan.
+enum class SplicedPart { kBeginning, kEnd };
+
+// The same for many deadlines of one pipeline: what does not depend on them is done once. Immutable, so that threads may
+// share it.
+class PlanSpace {
+ public:
+  // Copies what it needs; planned_s and deadline_s are not used.
+  explicit PlanSpace(const PlanProblem& problem);
+  ~PlanSpace();
+  PlanSpace(PlanSpace&&) noexcept;
+  PlanSpace& operator=(PlanSpace&&) noexcept;
+
+  // kComplete, kCyclic or kInvalid. With any but the first, plans have that status and nothing else.
+  RoundingStatus status() const { return status_; }
+  // As round_plan.
+  RoundedPlan round(std::span<const double> planned_s, double deadline_s, const RoundingOptions& options) const;
+  // Takes operations at the beginning or at the end of the iteration from another plan, as many as the deadline allows,
+  // and improves that. Choices are per operation, as in RoundedPlan. The base must meet the deadline (else
+  // kDeadlineTooShort), the other plan need not.
+  RoundedPlan splice(std::span<const std::int32_t> base, std::span<const std::int32_t> other, SplicedPart part,
+                     double deadline_s, const RoundingOptions& options) const;
+  // Improves a plan that meets the deadline (else kDeadlineTooShort).
+  RoundedPlan improve(std::span<const std::int32_t> choice, double deadline_s, const RoundingOptions& options) const;
+
+ private:
+  struct Parts;
+
+  RoundingStatus status_ = RoundingStatus::kComplete;
+  std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace perseus
