@@ -10,8 +10,10 @@ namespace {
 
 constexpr std::int64_t kBuckets = 256;
 // Others are fixed at their earliest starts plus this share, in quarters, of their slack.
-constexpr Time kShares[] = {0, 4, 2, 1, 3};
+constexpr Time kShares[] = {0, 4, 2, 1, 3, 5};
 constexpr Time kWholeShare = 4;
+// Not a share: what a chain needs is as early as possible, what needs it as late as possible. Not always feasible.
+constexpr Time kApart = 5;
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -58,10 +60,17 @@ void ChainImprovement::cover(bool near_first) {
 
 void ChainImprovement::fix_others(const ChoiceSelection& selection, Time share) {
   const Timetable& timetable = selection.timetable();
-  start_.resize(at(graph_->size()));
-  for (std::int32_t v = 0; v < graph_->size(); ++v) {
+  const Time before = share == kApart ? 0 : share;
+  const Time behind = share == kApart ? kWholeShare : share;
+  const auto mixed = [&](std::int32_t v, Time part) {
     const Time slack = timetable.slack(v);
-    start_[at(v)] = timetable.start(v) + slack / kWholeShare * share + slack % kWholeShare * share / kWholeShare;
+    return timetable.start(v) + slack / kWholeShare * part + slack % kWholeShare * part / kWholeShare;
+  };
+  start_.resize(at(graph_->size()));
+  due_.resize(at(graph_->size()));
+  for (std::int32_t v = 0; v < graph_->size(); ++v) {
+    start_[at(v)] = mixed(v, before);
+    due_[at(v)] = mixed(v, behind);
   }
 }
 
@@ -77,7 +86,7 @@ void ChainImprovement::set_windows(const ChoiceSelection& selection, std::span<c
       window.release = std::max(window.release, start_[at(arc.peer)] + timetable.duration(arc.peer) + arc.latency);
     }
     for (const auto& arc : graph_->out(chain[i])) {
-      if (arc.peer != after) window.due = std::min(window.due, start_[at(arc.peer)] - arc.latency);
+      if (arc.peer != after) window.due = std::min(window.due, due_[at(arc.peer)] - arc.latency);
     }
   }
   const ChoiceMenus& menus = selection.menus();
@@ -136,16 +145,39 @@ bool ChainImprovement::improve_chain(ChoiceSelection& selection, std::span<const
   }
   if (labels_.back().energy_j >= before_j - least_j) return false;
   selection.open_journal();
+  if (take_labels(selection, chain) < -least_j) {
+    selection.keep_changes();
+    return true;
+  }
+  selection.undo_changes();
+  return false;
+}
+
+// Changes to the choices of the cheapest label: first all faster ones, then slower ones as far as the slack allows.
+// Returns the change of energy, J.
+double ChainImprovement::take_labels(ChoiceSelection& selection, std::span<const std::int32_t> chain) {
+  const ChoiceMenus& menus = selection.menus();
+  chosen_.resize(chain.size());
   for (std::size_t i = chain.size(), label = labels_.size() - 1; i-- > 0;) {
-    selection.choose(chain[i], labels_[label].entry);
+    chosen_[i] = labels_[label].entry;
     label = static_cast<std::size_t>(labels_[label].before);
   }
-  if (selection.timetable().makespan() > selection.timetable().deadline()) {
-    selection.undo_changes();
-    return false;
+  double change_j = 0.0;
+  const auto choose = [&](std::int32_t v, std::int32_t entry) {
+    change_j += menus.energy_j[at(entry)] - selection.energy_j(v);
+    selection.choose(v, entry);
+  };
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    if (chosen_[i] < selection.entry(chain[i])) choose(chain[i], chosen_[i]);
   }
-  selection.keep_changes();
-  return true;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const std::int32_t v = chain[i];
+    if (chosen_[i] <= selection.entry(v)) continue;
+    const Time room = selection.timetable().duration(v) + selection.timetable().slack(v);
+    const std::int32_t entry = std::min(chosen_[i], menus.slowest_within(v, room));
+    if (entry > selection.entry(v)) choose(v, entry);
+  }
+  return change_j;
 }
 
 double ChainImprovement::improve(ChoiceSelection& selection, std::int64_t work, double least_j) {

@@ -76,9 +76,7 @@ class RoundedPlan:
     exchanges: int
 
 class RoundingOptions:
-    def __init__(
-        self, *, carry: bool, reclaim_effort: int, exchange_effort: int, chain_effort: int
-    ) -> None: ...
+    def __init__(self, *, carry: bool, reclaim_effort: int, exchange_effort: int, chain_effort: int) -> None: ...
 
 class PlanSpace:
     status: RoundingStatus

@@ -50,13 +50,16 @@ class ChainImprovement {
   void set_windows(const ChoiceSelection& selection, std::span<const std::int32_t> chain);
   void extend(const ChoiceMenus& menus, std::int32_t v, const Window& window, Time latency, std::size_t first,
               std::size_t last);
+  double take_labels(ChoiceSelection& selection, std::span<const std::int32_t> chain);
   bool improve_chain(ChoiceSelection& selection, std::span<const std::int32_t> chain, double least_j);
 
   const PrecedenceGraph* graph_;
   std::vector<std::vector<std::int32_t>> chains_;
   std::int64_t work_ = 0;
   // Work space.
-  std::vector<Time> start_;             // per operation: where it is fixed
+  std::vector<Time> start_;             // per operation: where it is fixed for what needs it
+  std::vector<Time> due_;               // per operation: where it is fixed for what it needs
+  std::vector<std::int32_t> chosen_;    // per operation of the chain: the entry of the cheapest label
   std::vector<Window> windows_;         // per operation of the chain
   std::vector<Label> labels_;           // of all operations of the chain, one after the other
   std::vector<std::size_t> first_;      // per operation of the chain: its first label; one more at the end

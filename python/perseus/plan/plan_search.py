@@ -98,9 +98,11 @@ class PlanSearch:
             for part in parts:
                 spliced = space.splice(shorter.choices, longer.choices, part, deadline_s, options)
                 yield self._planner.checked(spliced, deadline_s)
+        table, exhaustive = self._planner.table, rounding_options(EXHAUSTIVE)
         for choices in sorted(found, key=lambda choices: choices.effective_energy_j)[:_NUM_FINALISTS]:
-            improved = space.improve(choices.choices, deadline_s, rounding_options(EXHAUSTIVE))
-            yield self._planner.checked(improved, deadline_s)
+            yield self._planner.checked(space.improve(choices.choices, deadline_s, exhaustive), deadline_s)
+            durations_s = table.times_s[table.entries(choices.choices)]
+            yield self._planner.checked(space.round(durations_s, deadline_s, exhaustive), deadline_s)
 
     def _rounded(self, planned_s: float, deadline_s: float, effort: RoundingEffort) -> Choices:
         rounded = self._planner.space.round(self._durations_at(planned_s), deadline_s, rounding_options(effort))

@@ -133,9 +133,7 @@ class Planner:
     ) -> FrequencyPlan:
         """Return the plan of these choices; `perseus.plan.make_plan` explains the parameters."""
         costs = Costs.of(self.table, self.table.entries(choices.choices))
-        return self.plan_of(
-            costs, choices.start_times_s, choices.makespan_s, lower_bound, deadline_s, wait_until_s
-        )
+        return self.plan_of(costs, choices.start_times_s, choices.makespan_s, lower_bound, deadline_s, wait_until_s)
 
     def plan_of(
         self,
