@@ -33,13 +33,19 @@ _EXPORTS = {
     "Profiles": "profiles",
     "ScheduleError": "errors",
     "SolveError": "errors",
+    "Simulation": "simulation",
     "example_profile_path": "profiles",
     "max_clock_plan": "plan",
     "read_profiles": "profiles",
+    "simulate": "simulation",
     "solve_frontier": "solve",
 }
 
+# Parts that are used as a whole, such as perseus.baselines.envpipe.
+_SUBMODULES = ("baselines",)
+
 if TYPE_CHECKING:
+    from perseus import baselines as baselines
     from perseus.curves import Curve as Curve
     from perseus.dag import Operation as Operation
     from perseus.dag import PipelineDag as PipelineDag
@@ -58,6 +64,8 @@ if TYPE_CHECKING:
     from perseus.profiles import Profiles as Profiles
     from perseus.profiles import example_profile_path as example_profile_path
     from perseus.profiles import read_profiles as read_profiles
+    from perseus.simulation import Simulation as Simulation
+    from perseus.simulation import simulate as simulate
     from perseus.solve import solve_frontier as solve_frontier
 
 __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -65,6 +73,8 @@ __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupporte
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module on first use (PEP 562)."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f"perseus.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'perseus' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"perseus.{_EXPORTS[name]}"), name)
@@ -73,4 +83,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *_EXPORTS, *_SUBMODULES})

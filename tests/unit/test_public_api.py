@@ -26,7 +26,10 @@ METHOD = (
     "plan",
     "frontier",
     "solve",
+    "baselines",
     "report",
+    "simulation",
+    "comparison",
     "cli",
 )
 
@@ -48,10 +51,12 @@ def test_exported_names() -> None:
         "ProfileError",
         "Profiles",
         "ScheduleError",
+        "Simulation",
         "SolveError",
         "example_profile_path",
         "max_clock_plan",
         "read_profiles",
+        "simulate",
         "solve_frontier",
     ]
     for name in perseus.__all__:

@@ -171,6 +171,14 @@ class Planner:
             blocking_power_w=self.powers_w,
         )
 
+    def waiting(
+        self, plan: FrequencyPlan, wait_until_s: float, lower_bound: Callable[[float], float] | None
+    ) -> FrequencyPlan:
+        """Return a plan with its energies until a straggler ends."""
+        costs = Costs(plan.durations_s, plan.energies_j, dict(plan.knobs))
+        bound = lower_bound or (lambda _: math.nan)
+        return self.plan_of(costs, plan.start_times_s, plan.time_s, bound, plan.deadline_s, wait_until_s)
+
 
 def checked_time(name: str, value: float) -> float:
     """Return a time in seconds, or raise `PlanError` if it is negative or not finite."""
