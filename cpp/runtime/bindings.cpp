@@ -5,7 +5,6 @@
 #include "clock_worker.hpp"
 #include "counter_watcher.hpp"
 #include "gpu_control.hpp"
-#include "lock_record.hpp"
 
 namespace py = pybind11;
 using namespace perseus::runtime;
@@ -35,12 +34,6 @@ py::list take_changes(CounterWatcher& watcher) {
   py::list out;
   for (const CounterChange& c : watcher.take_changes()) out.append(py::make_tuple(c.after_s, c.by_s, c.energy_mj));
   return out;
-}
-
-/// The text of a record file and whether a live process holds it.
-py::tuple inspect_record(const std::string& path) {
-  const std::string text = read_record_text(path);
-  return py::make_tuple(text, !text.empty() && !LockFile::acquire(path).has_value());
 }
 
 py::dict transcribe_statistics(const ClockWorker& worker) {
@@ -97,5 +90,4 @@ PYBIND11_MODULE(_runtime, m) {
       .def("abandon", &CounterWatcher::abandon);
 
   m.def("nvml_library_path", &nvml_library_path, py::arg("library") = "");
-  m.def("inspect_record", &inspect_record, py::arg("path"));
 }

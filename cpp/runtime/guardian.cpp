@@ -10,11 +10,14 @@
 #include <chrono>
 #include <ctime>
 #include <exception>
+#include <optional>
 #include <thread>
 
 namespace perseus::runtime {
 namespace {
 
+constexpr int acquire_tries = 10;
+constexpr auto acquire_pause = std::chrono::milliseconds(15);
 constexpr int restore_tries = 8;
 constexpr auto first_pause = std::chrono::milliseconds(20);  // doubled after each try
 constexpr int poll_without_descriptor_ms = 50;               // kernels before 5.3 have no process descriptors
@@ -55,6 +58,15 @@ bool wait_for_end(int socket, long pid, int process) {
     }
     if (waits[1].revents != 0 || (process < 0 && !process_lives(pid))) return false;
   }
+}
+
+/// A reader holds the lock for a moment, an owner for long: look again before believing in an owner.
+std::optional<LockFile> acquire_patiently(const std::string& path) {
+  for (int i = 1; i < acquire_tries; ++i) {
+    if (auto file = LockFile::acquire(path); file.has_value()) return file;
+    std::this_thread::sleep_for(acquire_pause);
+  }
+  return LockFile::acquire(path);
 }
 
 LockRecord make_record(const GuardianTask& task, GpuControl& gpu) {
@@ -120,7 +132,7 @@ int restore(GpuControl& gpu, const LockRecord& record) {
 int guard(const GuardianTask& task) {
   for (const int ignored : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) signal(ignored, SIG_IGN);
   try {
-    auto file = LockFile::acquire(task.record_path);
+    auto file = acquire_patiently(task.record_path);
     if (!file.has_value()) {
       say(task.socket, "busy " + std::to_string(LockRecord::parse(read_record_text(task.record_path)).trainer_pid));
       return 1;
