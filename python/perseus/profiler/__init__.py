@@ -11,7 +11,7 @@ span.
 from perseus.profiler.in_training import InTrainingProfiler
 from perseus.profiler.knobs import ClockKnob, PowerLimitKnob
 from perseus.profiler.measured import MeasuredPoint, MeasuredProfile
-from perseus.profiler.sweep import SweepProgress, measure_blocking_power_w, sweep
+from perseus.profiler.sweep import Precision, SweepProgress, measure_blocking_power_w, sweep
 
 __all__ = [
     "ClockKnob",
@@ -19,6 +19,7 @@ __all__ = [
     "MeasuredPoint",
     "MeasuredProfile",
     "PowerLimitKnob",
+    "Precision",
     "SweepProgress",
     "measure_blocking_power_w",
     "sweep",
