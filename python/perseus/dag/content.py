@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from perseus.orders.dependencies import implied_by_program_order, program_edges
 from perseus.orders.notation import OperationName
 from perseus.orders.registry import find_schedule
 from perseus.orders.schedule import Schedule, ScheduleSizes
-from perseus.orders.table import OperationTable
+from perseus.orders.table import NO_MICROBATCH, OperationTable
 
 
 class Edges(NamedTuple):
@@ -148,7 +148,7 @@ class ArrayContent:
         """Number of operations; costs nothing."""
         return len(self.table)
 
-    @property
+    @cached_property
     def num_ranks(self) -> int:
         """Number of ranks; costs nothing."""
         return int(self.table.rank.max()) + 1
@@ -159,10 +159,14 @@ class ArrayContent:
         return self.table.kinds
 
 
-def operation_name(table: OperationTable, row: int) -> str:
+def operation_name(table: OperationTable, labels: tuple[Hashable, ...] | None, row: int) -> str:
     """Return an operation's name for a message, such as "forward(stage 0, microbatch 3)"."""
-    kind = table.kinds[table.kind_code[row]]
-    return str(OperationName(kind, int(table.stage[row]), int(table.microbatch[row])))
+    kind, microbatch = table.kinds[table.kind_code[row]], int(table.microbatch[row])
+    name = str(OperationName(kind, int(table.stage[row]), microbatch))
+    if labels is not None:
+        return f"{labels[row]!r} = {name}"
+    # Without a microbatch the name may occur several times.
+    return f"operation {row} {name}" if microbatch == NO_MICROBATCH else name
 
 
 def join_program_order(edges: Edges, rank: NDArray[np.int32]) -> Edges:
@@ -217,10 +221,7 @@ def checked_content(
         If an edge joins an operation to itself, or edges form a cycle; the message names the operations.
     """
     edges = merge_parallel(edges, len(table))
-
-    def name_of(row: int) -> str:
-        name = operation_name(table, row)
-        return name if labels is None else f"{labels[row]!r} = {name}"
+    name_of = partial(operation_name, table, labels)
 
     loops = np.flatnonzero(edges.pairs[:, 0] == edges.pairs[:, 1])
     if loops.size:
@@ -242,7 +243,7 @@ def _cycle_message(cycle: list[int], name_of: Callable[[int], str], rank: NDArra
 
     def reason_of(before: int, after: int) -> str:
         next_in_order = after == before + 1 and rank[before] == rank[after]
-        return f" (order of rank {rank[before]})" if next_in_order else " (data)"
+        return f" (order of rank {rank[before]})" if next_in_order else " (dependency)"
 
     return (
         "the orders deadlock, each of these operations waits for the one before it: "

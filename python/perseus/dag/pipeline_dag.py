@@ -314,7 +314,11 @@ class PipelineDag:
         return float(np.max(precedence.earliest_starts(durations, *self._swept_edges) + durations))
 
     def _checked_durations(self, durations_s: ArrayLike) -> NDArray[np.float64]:
-        durations = np.asarray(durations_s, dtype=np.float64)
+        try:
+            given = np.asarray(durations_s)
+            durations = given.astype(np.float64, casting="same_kind")
+        except (TypeError, ValueError):
+            raise DagError("durations_s are not real numbers; give one number of seconds per operation") from None
         if durations.shape != (self.num_operations,):
             raise DagError(
                 f"durations_s has shape {durations.shape}; it must be ({self.num_operations},), "

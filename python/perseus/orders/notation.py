@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ def checked_name(kind: object, stage: object, microbatch: object, where: str) ->
     """
     if not isinstance(kind, str) or not kind or (len(kind) == 1 and kind not in LETTERS):
         raise DagError(f"the kind of {where} is {kind!r}; it must be a name such as 'forward', or F, B, I, W, R")
-    no_microbatch = microbatch is None or (type(microbatch) is int and microbatch == NO_MICROBATCH)
+    no_microbatch = microbatch is None or (isinstance(microbatch, (int, np.integer)) and microbatch == NO_MICROBATCH)
     return OperationName(
         kind_name(kind),
         checked_index(f"the stage of {where}", stage, MAX_STAGE),
@@ -118,7 +118,7 @@ def parse_operation(item: object, where: str, default_stage: int | None = None) 
         return checked_name(item.kind, item.stage, item.microbatch, where)
     if isinstance(item, str):
         return _parse_text(item, where, default_stage)
-    if isinstance(item, tuple) and len(item) in (2, 3):
+    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
         return checked_name(item[0], item[1], item[2] if len(item) == 3 else None, where)
     raise DagError(f"{where} is {item!r}; {_FORMS}")
 
@@ -153,7 +153,7 @@ def parse_orders(orders: Iterable[object]) -> list[list[OperationName]]:
         If there is no rank, a rank has no operation, an operation cannot be read, or it stands on another
         rank than its own `Operation.rank` says.
     """
-    if isinstance(orders, (str, bytes)) or not isinstance(orders, Iterable):
+    if isinstance(orders, (str, bytes, Set, Mapping)) or not isinstance(orders, Iterable):
         raise DagError(f"orders is {orders!r}; it must hold one order for each rank, e.g. ['F0 B0', 'F0 B0']")
     parsed = [list(_parse_rank(order, rank)) for rank, order in enumerate(orders)]
     if not parsed:
@@ -166,7 +166,7 @@ def parse_orders(orders: Iterable[object]) -> list[list[OperationName]]:
 
 def _parse_rank(order: object, rank: int) -> Iterator[OperationName]:
     items = order.split() if isinstance(order, str) else order
-    if not isinstance(items, Iterable) or isinstance(items, (Operation, bytes)):
+    if not isinstance(items, Iterable) or isinstance(items, (Operation, bytes, Set, Mapping)):
         raise DagError(f"orders[{rank}] is {order!r}; it must be the sequence of the operations of rank {rank}")
     for position, item in enumerate(items):
         where = f"orders[{rank}][{position}]"
