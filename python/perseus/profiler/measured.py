@@ -81,7 +81,8 @@ class MeasuredProfile:
     points: tuple[MeasuredPoint, ...] = field(default_factory=tuple)
 
     def columns(self, *, keep_not_held: bool = False) -> dict[str, list[Any]]:
-        """Return the points as columns ``stage``, ``kind``, the knob, ``time_s`` and ``energy_j``.
+        """Return the points as columns of a profile: ``stage``, ``instruction`` (the kind), the knob, ``time``,
+        ``energy``.
 
         Parameters
         ----------
@@ -99,10 +100,10 @@ class MeasuredProfile:
             )
         return {
             "stage": [point.stage for point in kept],
-            "kind": [point.kind for point in kept],
+            "instruction": [point.kind for point in kept],
             self.knob: [point.value for point in kept],
-            "time_s": [point.time_s for point in kept],
-            "energy_j": [point.energy_j for point in kept],
+            "time": [point.time_s for point in kept],
+            "energy": [point.energy_j for point in kept],
         }
 
     def profiles(self, *, keep_not_held: bool = False) -> Profiles:

@@ -14,6 +14,7 @@ import pytest
 from perseus import profiler
 from perseus.actuator import read_lock_records
 from perseus.device import ClockNotHeldWarning, MeasurementError, open_gpus, simulated
+from perseus.profiles import read_profiles
 
 Start = Callable[..., simulated.SimulatedMachine]
 FORWARD = simulated.Kernel(work_s=0.03, memory_share=0.1, activity=0.6)
@@ -366,5 +367,11 @@ def test_a_csv_of_the_points(start_machine: Start, tmp_path: Path) -> None:
         knob="frequency", gpu_uuid="GPU-1", gpu_name="A100", blocking_power_w=80.0, points=(point,)
     )
     profile.to_csv(tmp_path / "profile.csv")
-    assert (tmp_path / "profile.csv").read_text() == "stage,kind,frequency,time_s,energy_j\n1,forward,1005,0.25,50.5\n"
+    assert (
+        tmp_path / "profile.csv"
+    ).read_text() == "stage,instruction,frequency,time,energy\n1,forward,1005,0.25,50.5\n"
     assert list(tmp_path.iterdir()) == [tmp_path / "profile.csv"]
+    for profiles in (profile.profiles(), read_profiles(tmp_path / "profile.csv", blocking_power_w=80.0)):
+        assert profiles.keys == ((1, "forward"),)
+        assert profiles.blocking_power_w == {1: 80.0}
+        assert profiles[1, "forward"].energies_j[0] == 50.5
