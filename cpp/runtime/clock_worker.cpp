@@ -43,15 +43,13 @@ void ClockWorker::request(unsigned mhz, double hold_s) noexcept {
   const std::int64_t now = now_us();
   const std::int64_t deadline = hold_s > 0 ? std::max<std::int64_t>(1, now + static_cast<std::int64_t>(hold_s * 1e6)) : 0;
   requested_us_.store(now, std::memory_order_relaxed);
-  const std::uint64_t before = wish_.exchange(pack(count & 0xff, deadline, mhz), std::memory_order_acq_rel);
-  // The clock that is wished for already and for good: the thread has nothing new to learn.
-  const bool same = mhz_of(before) == mhz && deadline_of(before) == 0 && set_mhz_.load(std::memory_order_relaxed) == mhz;
-  if (!same) wish_.notify_one();
+  // Sequentially consistent with `await_wish`: either the thread sees the wish, or this sees that it is asleep.
+  wish_.store(pack(count & 0xff, deadline, mhz));
+  if (asleep_.load()) wish_.notify_one();
 }
 
 bool ClockWorker::drain(double timeout_s) {
   const std::int64_t until = now_us() + static_cast<std::int64_t>(timeout_s * 1e6);
-  wish_.notify_one();
   while (handled_.load() != wish_.load() && live_.load()) {
     if (now_us() > until) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -79,13 +77,22 @@ void ClockWorker::abandon() noexcept {
 void ClockWorker::run() {
   std::uint64_t seen = 0;
   while (!stopping_.load()) {
-    wish_.wait(seen, std::memory_order_acquire);
+    seen = await_wish(seen);
     if (stopping_.load()) return;
-    seen = wish_.load(std::memory_order_acquire);
     taken_.fetch_add(1, std::memory_order_relaxed);
     handle(seen);
     handled_.store(seen);
   }
+}
+
+/// Wait for a wish other than `seen` (or for the end) and return it.
+std::uint64_t ClockWorker::await_wish(std::uint64_t seen) {
+  const std::int64_t asleep_at = now_us() + std::chrono::microseconds(awake_for).count();
+  while (wish_.load() == seen && now_us() < asleep_at) std::this_thread::sleep_for(poll_interval);
+  asleep_.store(true);
+  wish_.wait(seen);
+  asleep_.store(false);
+  return wish_.load();
 }
 
 void ClockWorker::handle(std::uint64_t wish) {

@@ -5,7 +5,7 @@
 >>> with Actuator(open_gpus()[0]) as actuator:                             # doctest: +SKIP
 ...     actuator.request(1005)
 
-`Actuator.request` hands the clock to a native thread and returns. A guardian process restores the original clocks and
+``Actuator.request`` hands the clock to a native thread and returns. A guardian process restores the original clocks and
 power limit when the block ends, and when the process ends in any other way, `SIGKILL` included.
 """
 
