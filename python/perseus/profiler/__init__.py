@@ -10,7 +10,7 @@ span.
 
 from perseus.profiler.in_training import InTrainingProfiler
 from perseus.profiler.knobs import ClockKnob, PowerLimitKnob
-from perseus.profiler.measured import MeasuredPoint, MeasuredProfile
+from perseus.profiler.measured import MeasuredPoint, MeasuredProfile, merge_profiles
 from perseus.profiler.sweep import Precision, SweepProgress, measure_blocking_power_w, sweep
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "Precision",
     "SweepProgress",
     "measure_blocking_power_w",
+    "merge_profiles",
     "sweep",
 ]

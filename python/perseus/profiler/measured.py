@@ -122,6 +122,38 @@ class MeasuredProfile:
         beside.replace(path)
 
 
+def merge_profiles(measured: Iterable[MeasuredProfile], *, keep_not_held: bool = False) -> Profiles:
+    """Return the profile of a whole pipeline from what each rank measured of its stages.
+
+    Parameters
+    ----------
+    measured:
+        The ranks' measurements, all with the same knob. Each stage has the blocking power of the rank that measured it.
+    keep_not_held:
+        See `MeasuredProfile.columns`.
+
+    Raises
+    ------
+    MeasurementError
+        If there is none, or their knobs differ.
+    ProfileError
+        If the points don't make a profile, as when a stage is missing.
+    """
+    from perseus.profiles import read_profiles
+
+    parts = list(measured)
+    knobs = sorted({part.knob for part in parts})
+    if len(knobs) != 1:
+        raise MeasurementError(f"measurements over {knobs or 'nothing'} can't be merged; all must have one knob")
+    columns: dict[str, list[Any]] = {}
+    blocking_power_w: dict[int, float] = {}
+    for part in parts:
+        for name, values in part.columns(keep_not_held=keep_not_held).items():
+            columns.setdefault(name, []).extend(values)
+        blocking_power_w |= {point.stage: part.blocking_power_w for point in part.points}
+    return read_profiles(columns, blocking_power_w=blocking_power_w)
+
+
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)

@@ -358,20 +358,33 @@ def test_in_training_moves_on_when_nothing_can_be_told(start_machine: Start) -> 
     assert machine.gpu(0).locked_mhz is None
 
 
-def test_a_csv_of_the_points(start_machine: Start, tmp_path: Path) -> None:
+def measured(stage: int, blocking_power_w: float, knob: str = "frequency") -> profiler.MeasuredProfile:
     point = profiler.MeasuredPoint(
-        stage=1, kind="forward", value=1005.0, time_s=0.25, energy_j=50.5, time_half_width=0.001,
+        stage=stage, kind="forward", value=1005.0, time_s=0.25, energy_j=50.5, time_half_width=0.001,
         energy_half_width=0.002, windows=9, accepted=True, held=True, achieved_mhz=1005.0, reasons="",
     )  # fmt: skip
-    profile = profiler.MeasuredProfile(
-        knob="frequency", gpu_uuid="GPU-1", gpu_name="A100", blocking_power_w=80.0, points=(point,)
+    return profiler.MeasuredProfile(
+        knob=knob, gpu_uuid="GPU-1", gpu_name="A100", blocking_power_w=blocking_power_w, points=(point,)
     )
+
+
+def test_a_csv_of_the_points(tmp_path: Path) -> None:
+    profile = measured(0, 80.0)
     profile.to_csv(tmp_path / "profile.csv")
     assert (
         tmp_path / "profile.csv"
-    ).read_text() == "stage,instruction,frequency,time,energy\n1,forward,1005,0.25,50.5\n"
+    ).read_text() == "stage,instruction,frequency,time,energy\n0,forward,1005,0.25,50.5\n"
     assert list(tmp_path.iterdir()) == [tmp_path / "profile.csv"]
     for profiles in (profile.profiles(), read_profiles(tmp_path / "profile.csv", blocking_power_w=80.0)):
-        assert profiles.keys == ((1, "forward"),)
-        assert profiles.blocking_power_w == {1: 80.0}
-        assert profiles[1, "forward"].energies_j[0] == 50.5
+        assert profiles.keys == ((0, "forward"),)
+        assert profiles.blocking_power_w == {0: 80.0}
+        assert profiles[0, "forward"].energies_j[0] == 50.5
+
+
+def test_what_the_ranks_measured_makes_one_profile() -> None:
+    profiles = profiler.merge_profiles([measured(1, 75.0), measured(0, 80.0)])
+    assert profiles.keys == ((0, "forward"), (1, "forward"))
+    assert profiles.blocking_power_w == {0: 80.0, 1: 75.0}
+    for parts in ([], [measured(0, 80.0), measured(1, 80.0, "power_limit")]):
+        with pytest.raises(MeasurementError, match="one knob"):
+            profiler.merge_profiles(parts)
