@@ -107,11 +107,12 @@ void ClockWorker::handle(std::uint64_t wish) {
     skipped_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  apply(mhz, requested_us_.load(std::memory_order_relaxed), deadline);
+  apply(wish, requested_us_.load(std::memory_order_relaxed));
 }
 
-void ClockWorker::apply(unsigned mhz, std::int64_t requested_us, std::int64_t deadline_us) {
-  const std::uint64_t wish = wish_.load(std::memory_order_relaxed);
+void ClockWorker::apply(std::uint64_t wish, std::int64_t requested_us) {
+  const unsigned mhz = mhz_of(wish);
+  const std::int64_t deadline_us = deadline_of(wish);
   const std::int64_t before = now_us();
   const int code = gpu_->lock_clocks(mhz, mhz);
   const std::int64_t after = now_us();

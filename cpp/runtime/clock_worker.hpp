@@ -86,7 +86,7 @@ class ClockWorker {
   void run();
   std::uint64_t await_wish(std::uint64_t seen);
   void handle(std::uint64_t wish);
-  void apply(unsigned mhz, std::int64_t requested_us, std::int64_t deadline_us);
+  void apply(std::uint64_t wish, std::int64_t requested_us);
   void read_back(ClockRecord& record, std::uint64_t wish);
   void note_failure(int code);
   void keep(const ClockRecord& record);

@@ -50,7 +50,7 @@ class Guardian:
         self._socket, theirs = socket.socketpair()
         self._received = b""
         with theirs:
-            _start(_command(gpu, theirs.fileno(), original_clocks_mhz), theirs.fileno())
+            _start(_command(gpu, theirs.fileno(), original_clocks_mhz), theirs.fileno(), _environment(gpu))
         self._socket.settimeout(_START_TIMEOUT_S)
         try:
             self._await_ready()
@@ -142,12 +142,25 @@ def _command(gpu: Gpu, their_socket: int, original_clocks_mhz: tuple[int, int] |
     return words
 
 
-def _start(command: list[str], their_socket: int) -> None:
+def _environment(gpu: Gpu) -> dict[str, str]:
+    """Return the guardian's environment; the daemon's token is told there, because others can see a command line."""
+    token = gpu.client.token if isinstance(gpu, ZeusdGpu) else None
+    return {**os.environ, "ZEUSD_TOKEN": token} if token else dict(os.environ)
+
+
+def _start(command: list[str], their_socket: int, environment: dict[str, str]) -> None:
     """Start the program. It leaves this process's session and tree at once, so that its first process is soon over."""
     nowhere = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, pass_fds=[their_socket], check=False, timeout=60
+            command,
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            pass_fds=[their_socket],
+            env=environment,
+            check=False,
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GuardianError(

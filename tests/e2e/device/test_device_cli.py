@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 from perseus.actuator import Actuator
 from perseus.cli.clocks import clocks
 from perseus.cli.doctor import doctor
-from perseus.cli.profile import profile
+from perseus.cli.profile import ProfileBar, profile
 from perseus.cli.simulate import simulate
 from perseus.device import open_gpus, simulated
+from perseus.profiler import SweepProgress
 from perseus.profiles import read_profiles
 
 Start = Callable[..., simulated.SimulatedMachine]
@@ -255,3 +256,34 @@ def test_simulate_refuses_what_it_cannot_do() -> None:
     assert CliRunner().invoke(app, ["simulate", "--", "/nowhere/program"]).exit_code == 2
     failed = CliRunner().invoke(app, ["simulate", "--gpu", "b200", "--", "true"])
     assert "models are v100" in str(failed.exception)
+
+
+def test_a_killed_profile_leaves_no_clock_locked(start_machine: Start, tmp_path: Path) -> None:
+    machine = start_machine()
+    with subprocess.Popen(
+        [*RUN_APP, "profile", "example", "-o", str(tmp_path / "profile.csv")],
+        env=simulated.child_environment(machine.path, app_environment()),
+    ) as process:
+        await_true(lambda: machine.gpu(0).locked_mhz is not None)
+        process.kill()
+    await_true(lambda: machine.gpu(0).locked_mhz is None)
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until_s, "timed out"
+        time.sleep(0.005)
+
+
+def test_the_bar_shows_the_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    with ProfileBar(shown=True) as bar:
+        bar(SweepProgress(0, 10, 0, "forward", 1410.0, float("nan")))
+        bar(SweepProgress(3, 10, 0, "backward", 1395.0, 75.0))
+    assert "at most 1:15 min left" in capsys.readouterr().err
+    with ProfileBar(shown=False) as bar:
+        bar(SweepProgress(0, 10, 0, "forward", 1410.0, 1.0))
+    assert capsys.readouterr().err == ""
