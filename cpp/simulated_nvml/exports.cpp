@@ -164,15 +164,18 @@ Result list_clocks(const std::vector<std::uint32_t>& clocks, unsigned* count, un
   return success;
 }
 
+Result give_handle(const char* function, unsigned index, Device* out) {
+  const Result fault = machine()->take_fault(function, static_cast<int>(index));
+  if (fault == success) *out = make_handle(index);
+  return fault;
+}
+
 Result find_device(const char* function, Device* out, const char* key, std::string (*name_of)(unsigned)) {
-  if (const Result fault = enter(function); fault != success) return fault;
+  if (live_generation() == 0) return uninitialized;
   if (key == nullptr || out == nullptr) return invalid_argument;
-  for (unsigned i = 0; i < machine()->gpu_count(); ++i) {
-    if (name_of(i) != key) continue;
-    *out = make_handle(i);
-    return success;
-  }
-  return not_found;
+  unsigned index = 0;
+  while (index < machine()->gpu_count() && name_of(index) != key) ++index;
+  return index < machine()->gpu_count() ? give_handle(function, index, out) : not_found;
 }
 
 FieldValue read_field(GpuState& gpu, FieldValue field) {
@@ -261,10 +264,9 @@ PERSEUS_EXPORT Result nvmlDeviceGetCount_v2(unsigned* out) {
 PERSEUS_EXPORT Result nvmlDeviceGetCount(unsigned* out) { return nvmlDeviceGetCount_v2(out); }
 
 PERSEUS_EXPORT Result nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* out) {
-  if (const Result fault = enter("nvmlDeviceGetHandleByIndex"); fault != success) return fault;
+  if (live_generation() == 0) return uninitialized;
   if (out == nullptr || index >= machine()->gpu_count()) return invalid_argument;
-  *out = make_handle(index);
-  return success;
+  return give_handle("nvmlDeviceGetHandleByIndex", index, out);
 }
 PERSEUS_EXPORT Result nvmlDeviceGetHandleByIndex(unsigned i, Device* out) { return nvmlDeviceGetHandleByIndex_v2(i, out); }
 PERSEUS_EXPORT Result nvmlDeviceGetHandleByUUID(const char* uuid, Device* out) {

@@ -18,6 +18,7 @@ from pathlib import Path
 from perseus.device.errors import DeviceError
 from perseus.device.nvml import NvmlGpu
 from perseus.device.protocol import Gpu
+from perseus.device.simulated.machine import STATE_VARIABLE as SIMULATED_STATE_VARIABLE
 from perseus.device.zeusd import ZeusdGpu
 
 STATE_VARIABLE = "PERSEUS_STATE_DIR"
@@ -62,9 +63,9 @@ class LockRecord:
 def state_folder() -> Path:
     """Return the folder of the records, made if need be.
 
-    It is ``PERSEUS_STATE_DIR`` if that is set, ``/run/perseus`` for root, else ``$XDG_RUNTIME_DIR/perseus``, else a
-    folder of this user in the temporary folder. In a container, let it be a folder of the host: the record must outlive
-    the container.
+    It is ``PERSEUS_STATE_DIR`` if that is set, beside the state file of a simulated machine if there is one,
+    ``/run/perseus`` for root, else ``$XDG_RUNTIME_DIR/perseus``, else a folder of this user in the temporary folder. In
+    a container, let it be a folder of the host: the record must outlive the container.
     """
     folder = _choose_folder()
     try:
@@ -81,6 +82,8 @@ def state_folder() -> Path:
 def _choose_folder() -> Path:
     if chosen := os.environ.get(STATE_VARIABLE):
         return Path(chosen)
+    if machine := os.environ.get(SIMULATED_STATE_VARIABLE):  # two simulated machines have the same UUIDs
+        return Path(f"{machine}.locks")
     if os.geteuid() == 0 and Path("/run").is_dir():
         return Path("/run/perseus")
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from perseus.device.errors import DeviceError
 from perseus.device.opening import open_all_gpus
 from perseus.device.protocol import Gpu
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 clocks = typer.Typer(help="Show or reset the clocks and power limits of this machine's GPUs.", no_args_is_help=True)
 
 
@@ -25,7 +22,9 @@ def show(as_json: JsonOption = False) -> None:
     records = {record.uuid: record for record in read_lock_records()}
     rows = [_describe(gpu, records.get(gpu.uuid)) for gpu in open_all_gpus()]
     out = Output(as_json=as_json)
-    out.show(_table(rows))
+    for row in rows:
+        for line in _lines(row):
+            out.show_text(line)
     out.show_json({"gpus": rows})
 
 
@@ -66,32 +65,29 @@ def _describe(gpu: Gpu, record: LockRecord | None) -> dict[str, object]:
         "lowest_clock_mhz": gpu.supported_clocks_mhz()[-1],
         "event_reasons": gpu.event_reasons().describe(),
         "power_limit_w": gpu.power_limit_w(),
-        "power_limit_range_w": [low_w, high_w],
+        "lowest_limit_w": low_w,
+        "highest_limit_w": high_w,
         "controlled_by_pid": record.trainer_pid if record is not None else None,
         "control": "free" if record is None else "live" if record.live else "stale",
         "error": record.error if record is not None else None,
     }
 
 
-def _table(rows: list[dict[str, object]]) -> Table:
-    from rich.table import Table
-
-    table = Table("GPU", "name", "clock (MHz)", "reasons", "power limit (W)", "control", box=None, pad_edge=False)
-    for row in rows:
-        control = str(row["control"])
-        if row["controlled_by_pid"]:
-            control += f", process {row['controlled_by_pid']}"
-        if control.startswith("stale"):
-            control += ": run perseus clocks reset"
-        table.add_row(
-            f"{row['index']} {row['uuid']}",
-            str(row["name"]),
-            str(row["clock_mhz"]),
-            str(row["event_reasons"]),
-            f"{row['power_limit_w']:g}",
-            control,
-        )
-    return table
+def _lines(row: dict[str, object]) -> list[str]:
+    control = str(row["control"])
+    if row["controlled_by_pid"]:
+        control += f", process {row['controlled_by_pid']}"
+    if row["control"] == "stale":
+        control += " is dead: run perseus clocks reset"
+    if row["error"]:
+        control += f" (restoring failed: {row['error']})"
+    return [
+        f"GPU {row['index']}  {row['name']}  {row['uuid']}",
+        f"  clock        {row['clock_mhz']} MHz of {row['lowest_clock_mhz']} to {row['highest_clock_mhz']} MHz "
+        f"({row['event_reasons']})",
+        f"  power limit  {row['power_limit_w']:g} W of {row['lowest_limit_w']:g} to {row['highest_limit_w']:g} W",
+        f"  control      {control}",
+    ]
 
 
 def _reset(gpu: Gpu, owner_pid: int | None, was_stale: bool, force: bool) -> dict[str, object]:

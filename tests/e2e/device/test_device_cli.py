@@ -59,10 +59,11 @@ def test_clocks_show_and_reset(start_machine: Start) -> None:
             (1, "free", 705),
         ]
         assert rows[0]["controlled_by_pid"] == os.getpid()
-        assert rows[0]["power_limit_range_w"] == [100, 400]
+        assert (rows[0]["lowest_limit_w"], rows[0]["highest_limit_w"]) == (100, 400)
         code, text = run("clocks", "show")
         assert code == 0
-        assert "live" in text
+        assert f"control      live, process {os.getpid()}" in text
+        assert "900 MHz of 210 to 1410 MHz (idle, application clocks)" in text
         code, text = run("clocks", "reset")
         assert code == 0
         assert f"process {os.getpid()} controls it" in text

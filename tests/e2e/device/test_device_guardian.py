@@ -217,6 +217,19 @@ def test_the_administrators_lock_is_put_back(start_machine: Start) -> None:
     assert machine.gpu(0).get("power_limit_w") == 333
 
 
+def test_records_of_simulated_machines_are_their_own(start_machine: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All simulated machines have the same UUIDs."""
+    monkeypatch.delenv("PERSEUS_STATE_DIR")
+    first = start_machine()
+    with Actuator(open_gpus()[0]):
+        assert read_lock_records()[0].path.parent == first.path.with_name("machine.locks")
+        start_machine()
+        with Actuator(open_gpus()[0]):
+            assert len(read_lock_records()) == 1
+        monkeypatch.setenv(simulated.STATE_VARIABLE, str(first.path))
+        assert len(read_lock_records()) == 1
+
+
 def test_one_process_controls_a_gpu(start_machine: Start) -> None:
     machine = start_machine()
     with trainer(machine, "wait") as process:
