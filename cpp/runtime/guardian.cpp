@@ -19,6 +19,7 @@ namespace {
 constexpr int acquire_tries = 10;
 constexpr auto acquire_pause = std::chrono::milliseconds(15);
 constexpr int restore_tries = 8;
+constexpr auto late_request_pause = std::chrono::milliseconds(200);
 constexpr auto first_pause = std::chrono::milliseconds(20);  // doubled after each try
 constexpr int poll_without_descriptor_ms = 50;               // kernels before 5.3 have no process descriptors
 
@@ -113,7 +114,13 @@ int watch(const GuardianTask& task, LockFile& file, GpuControl& gpu) {
   file.write(record);
   say(task.socket, "ready");
   const bool asked = wait_for_end(task.socket, task.trainer_pid, process);
-  const int code = finish(file, gpu, record);
+  int code = finish(file, gpu, record);
+  if (!asked && !task.gpu.zeusd_socket.empty()) {
+    // The daemon may still be at a request that the trainer sent before it died.
+    std::this_thread::sleep_for(late_request_pause);
+    file.write(record);
+    code = finish(file, gpu, record);
+  }
   if (asked) say(task.socket, code == code_success ? "restored" : "failed " + std::to_string(code));
   return code == code_success ? 0 : 1;
 }
