@@ -42,6 +42,7 @@ def test_exported_names() -> None:
         "MissingExtraError",
         "Operation",
         "OperationProfile",
+        "Optimum",
         "PerseusError",
         "PipelineDag",
         "PlanError",
@@ -52,6 +53,7 @@ def test_exported_names() -> None:
         "example_profile_path",
         "max_clock_plan",
         "read_profiles",
+        "solve_at",
         "solve_frontier",
     ]
     for name in perseus.__all__:
