@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,7 +106,7 @@ class Frontier:
             ``wait_until_s`` is below ``time_s``, or a time is not a number.
         """
         time_s = self._feasible(time_s)
-        until_s = time_s if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        until_s = time_s if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s")
         if until_s < time_s * (1.0 - _TIME_TOLERANCE):
             raise PlanError(
                 f"wait_until_s={until_s:g} is before time_s={time_s:g}; a straggler ends no earlier than the pipeline "
@@ -157,7 +158,7 @@ class Frontier:
             self.durations_at(deadline_s),
             deadline_s,
             self.energy_at,
-            wait_until_s=None if wait_until_s is None else _finite(wait_until_s, "wait_until_s"),
+            wait_until_s=None if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s"),
         )
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -193,7 +194,7 @@ class Frontier:
         return len(self) - 1 - above, float((later_s - time_s) / (later_s - earlier_s))
 
     def _feasible(self, time_s: float) -> float:
-        time_s = _finite(time_s, "time_s")
+        time_s = finite_time_s(time_s, "time_s")
         if time_s < self.min_time_s * (1.0 - _TIME_TOLERANCE):
             raise InfeasibleTimeError(
                 f"An iteration time of {time_s:.9g} s is below the shortest possible, {self.min_time_s:.9g} s, which "
@@ -203,10 +204,14 @@ class Frontier:
         return max(time_s, self.min_time_s)
 
 
-def _finite(value: float, name: str) -> float:
-    number = float(value)
-    if not np.isfinite(number):
-        raise PlanError(f"{name}={value!r} is not a finite number of seconds.")
+def finite_time_s(value: object, name: str) -> float:
+    """Return a time as a float; raises `PlanError` if it is not a finite number."""
+    try:
+        number = math.nan if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise PlanError(f"{name}={value!r} is not a finite number of seconds; pass a time such as frontier.min_time_s.")
     return number
 
 

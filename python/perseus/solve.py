@@ -14,7 +14,7 @@ import numpy as np
 
 from perseus import _native
 from perseus.errors import SolveError
-from perseus.frontier import Frontier
+from perseus.frontier import Frontier, finite_time_s
 from perseus.steady_state import SteadyState, find_steady_state
 
 if TYPE_CHECKING:
@@ -250,12 +250,12 @@ def solve_at(dag: PipelineDag, profiles: Profiles, time_s: float, *, certify: bo
     PlanError
         ``time_s`` is not a finite number.
     """
-    # A time that is no number is refused by the frontier below; until then it only decides where to stop.
-    settings = _Settings(_max_flow_method("augment"), certify, float(time_s), None)
+    time_s = finite_time_s(time_s, "time_s")
+    settings = _Settings(_max_flow_method("augment"), certify, time_s, None)
     solution, steady = _solve_any(dag, profiles, settings, splice=True)
     walked = Frontier(dag=dag, profiles=profiles, solution=solution, steady=steady, statistics={})
     return Optimum(
-        time_s=float(time_s),
+        time_s=time_s,
         energy_j=walked.energy_at(time_s),
         durations_s=walked.durations_at(time_s),
     )
