@@ -40,7 +40,7 @@ from perseus.recurring.bandit import Arm, choose, observe
 from perseus.recurring.errors import JobError
 
 Phase = Literal["pruning", "sampling", "concurrent"]
-Ending = Literal["reached", "capped", "exhausted", "abandoned"]
+Ending = Literal["reached", "capped", "exhausted", "abandoned", "unmeasured"]
 
 FAILURES_TO_RESET = 3
 ABANDONED_TO_FAIL = 3
@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
         As decided when it started.
     ending:
         ``reached`` the target, ``capped`` (stopped at the cost cap), ``exhausted`` (all epochs, no
-        target), or ``abandoned`` (died, or was interrupted).
+        target), ``abandoned`` (died, or was interrupted), or ``unmeasured`` (its energy is unknown).
     cost_j:
         What it cost, in joules.
     cap_j:
@@ -209,8 +209,8 @@ def replay_log(settings: PolicySettings, outcomes: Iterable[Outcome]) -> PolicyS
 
 def advance(state: PolicyState, settings: PolicySettings, outcome: Outcome) -> PolicyState:
     """Return the state after one more finished trial."""
-    if outcome.batch_size not in settings.batch_sizes:
-        return state  # tried under earlier settings of the job
+    if outcome.batch_size not in settings.batch_sizes or outcome.ending == "unmeasured":
+        return state  # tried under earlier settings of the job, or without a cost to learn from
     if outcome.ending == "abandoned":
         state, outcome = _count_abandoned(state, outcome)
         if outcome.ending == "abandoned":
@@ -243,7 +243,9 @@ def _learn(state: PolicyState, settings: PolicySettings, outcome: Outcome) -> Po
         exploration=exploration,
         arms={**state.arms, size: arm},
         reached=state.reached | {size} if reached else state.reached,
-        recent_costs_j=_remember(state.recent_costs_j, outcome.cost_j if reached else math.inf, settings.window),
+        recent_costs_j=_remember(
+            state.recent_costs_j, outcome.cost_j if reached else math.inf, settings.window
+        ),
         failures=failures,
     )
     if failures >= FAILURES_TO_RESET or not exploration.candidates:

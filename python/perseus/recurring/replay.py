@@ -22,7 +22,6 @@ from perseus.recurring.policy import (
     Outcome,
     Phase,
     PolicySettings,
-    PolicyState,
     advance,
     decide,
     initial_state,
@@ -238,7 +237,9 @@ def expected(trace: Trace, batch_size: int, limit_w: float, eta: float) -> Confi
     time_s = measured.mean_epochs(trace.job.max_epochs) * float(measured.epoch_times_s[index])
     energy_j = time_s * float(measured.average_powers_w[index])
     cost_j = Preference(eta=eta, max_power_w=trace.max_power_w).cost_j(energy_j, time_s)
-    return Configuration(batch_size=batch_size, limit_w=limit_w, energy_j=energy_j, time_s=time_s, cost_j=cost_j)
+    return Configuration(
+        batch_size=batch_size, limit_w=limit_w, energy_j=energy_j, time_s=time_s, cost_j=cost_j
+    )
 
 
 def default_configuration(trace: Trace, eta: float) -> Configuration:
@@ -306,7 +307,9 @@ def summarize(trace: Trace, settings: ReplaySettings, replays: list[Replay]) -> 
         default=default,
         best=best_configuration(trace, settings.eta),
         last_cost_ratio=np.array([np.mean([c.cost_j for c in last]) / default.cost_j for last in lasts]),
-        last_energy_ratio=np.array([np.mean([c.energy_j for c in last]) / default.energy_j for last in lasts]),
+        last_energy_ratio=np.array(
+            [np.mean([c.energy_j for c in last]) / default.energy_j for last in lasts]
+        ),
         last_time_ratio=np.array([np.mean([c.time_s for c in last]) / default.time_s for last in lasts]),
         whole_cost_ratio=np.array([item.cost_j / (count * default.cost_j) for item in replays]),
         resets=np.array([item.resets for item in replays]),
