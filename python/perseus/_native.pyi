@@ -1,0 +1,49 @@
+from collections.abc import Callable
+from enum import Enum
+
+from numpy import float64, int32, int64
+from numpy.typing import NDArray
+
+class MaxFlowMethod(Enum):
+    push_relabel = ...
+    augment = ...
+
+class SolveStatus(Enum):
+    complete = ...
+    interrupted = ...
+    cyclic = ...
+    out_of_range = ...
+    certificate_failed = ...
+
+class TradeoffSolution:
+    status: SolveStatus
+    times_s: NDArray[float64]
+    energies_j: NDArray[float64]
+    slopes_w: NDArray[float64]
+    time_quantum_exponent: int
+    slope_unit_w: float
+    flow_bits: int
+    phases: int
+    rounds: int
+    certificates: int
+    nodes: int
+    arcs: int
+    duration_changes: int
+    memory_bytes: int
+    def durations_s(self, index: int, share: float) -> NDArray[float64]: ...
+
+def describe_status(status: SolveStatus) -> str: ...
+def solve_tradeoff(
+    curve_offsets: NDArray[int64],
+    curve_times_s: NDArray[float64],
+    curve_energies_j: NDArray[float64],
+    curve_of: NDArray[int32],
+    fixed_time_s: NDArray[float64],
+    predecessor: NDArray[int32],
+    successor: NDArray[int32],
+    latency_s: NDArray[float64],
+    *,
+    max_flow: MaxFlowMethod,
+    certify: bool,
+    progress: Callable[[int, float, float, float], object] | None,
+) -> TradeoffSolution: ...

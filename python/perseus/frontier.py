@@ -1,0 +1,233 @@
+"""The iteration time-energy frontier of a pipeline, and the questions it answers."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from perseus.errors import InfeasibleTimeError, PlanError, ProfileError
+from perseus.plan import FrequencyPlan, make_plan
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perseus import _native
+    from perseus.dag import PipelineDag
+    from perseus.profiles import Profiles
+
+# A time this close to the shortest one, relatively, is taken as the shortest: the caller computed it in doubles.
+_TIME_TOLERANCE = 1e-12
+
+
+def rank_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
+    """Blocking power (W) of each rank's GPU, shape (num_ranks,).
+
+    Raises
+    ------
+    ProfileError
+        A stage has no blocking power, or a rank holds stages that differ in it.
+    """
+    pairs = np.unique(np.stack([dag.rank, dag.stage], axis=1), axis=0)
+    powers_w = np.full(dag.num_ranks, np.nan)
+    for rank, stage in pairs.tolist():
+        if stage not in profiles.blocking_power_w:
+            raise ProfileError(
+                f"Stage {stage} of the pipeline has no blocking power; the profile gives stages "
+                f"{sorted(profiles.blocking_power_w)}. Add it to blocking_power_w."
+            )
+        power_w = profiles.blocking_power_w[stage]
+        if not np.isnan(powers_w[rank]) and powers_w[rank] != power_w:
+            raise ProfileError(
+                f"Rank {rank} holds stages with different blocking powers ({powers_w[rank]:g} W, {power_w:g} W for "
+                f"stage {stage}); the stages of one rank run on one GPU, so give them the same blocking power."
+            )
+        powers_w[rank] = power_w
+    return np.nan_to_num(powers_w)
+
+
+def operation_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
+    """Blocking power (W) of the GPU that runs each operation, shape (num_operations,)."""
+    return rank_powers_w(dag, profiles)[dag.rank]
+
+
+class Frontier:
+    """Every optimal trade of iteration time against energy, exactly.
+
+    Made by `perseus.solve_frontier`; immutable. With E_eff(T) the least total effective energy (energy minus blocking
+    power times time, summed over operations), the pipeline's energy until time T is E_eff(T) + P * T, where P is the
+    blocking power of all ranks together. E_eff is convex and piecewise linear, falls until ``max_time_s`` and is
+    constant from there.
+
+    Attributes
+    ----------
+    dag, profiles:
+        What was solved.
+    times_s:
+        (n,) float64, seconds, increasing: every breakpoint.
+    energies_j:
+        (n,) float64, joules: energy of the whole pipeline, blocking included, until that time.
+    blocking_power_w:
+        Blocking power of all ranks together, W.
+    statistics:
+        How the solve went: phases, certified, time quantum (s), slope unit (W), solve time (s) and so on.
+    """
+
+    def __init__(
+        self,
+        *,
+        dag: PipelineDag,
+        profiles: Profiles,
+        solution: _native.TradeoffSolution,
+        statistics: Mapping[str, Any],
+    ) -> None:
+        self.dag = dag
+        self.profiles = profiles
+        self.statistics: Mapping[str, Any] = MappingProxyType(dict(statistics))
+        self._solution = solution
+        self.blocking_power_w = float(rank_powers_w(dag, profiles).sum())
+        self.times_s: NDArray[np.float64] = solution.times_s[::-1].copy()
+        self._effective_j = solution.energies_j[::-1] + _fixed_effective_energy_j(dag, profiles)
+        self._slopes_w = solution.slopes_w[::-1].copy()  # -dE_eff/dT between times_s[i] and times_s[i + 1]
+        self.energies_j: NDArray[np.float64] = self._effective_j + self.blocking_power_w * self.times_s
+        self.times_s.setflags(write=False)
+        self.energies_j.setflags(write=False)
+
+    @property
+    def min_time_s(self) -> float:
+        """The shortest iteration time, seconds."""
+        return float(self.times_s[0])
+
+    @property
+    def max_time_s(self) -> float:
+        """The time (s) beyond which effective energy falls no more: every operation runs at its most efficient."""
+        return float(self.times_s[-1])
+
+    @property
+    def min_energy_time_s(self) -> float:
+        """T*: the iteration time (s) of least total energy; the shortest one if several tie."""
+        return float(self.times_s[int(np.argmin(self.energies_j))])
+
+    def energy_at(self, time_s: float, wait_until_s: float | None = None) -> float:
+        """Least energy (J) of the pipeline when it may take ``time_s``, exactly.
+
+        Parameters
+        ----------
+        time_s:
+            Iteration time, seconds. Beyond ``max_time_s`` the GPUs wait at blocking power.
+        wait_until_s:
+            Time of a straggler for which all GPUs wait, seconds; at least ``time_s``. Default: ``time_s``.
+
+        Raises
+        ------
+        InfeasibleTimeError
+            ``time_s`` is below the shortest iteration time.
+        PlanError
+            ``wait_until_s`` is below ``time_s``, or a time is not a number.
+        """
+        time_s = self._feasible(time_s)
+        until_s = time_s if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        if until_s < time_s * (1.0 - _TIME_TOLERANCE):
+            raise PlanError(
+                f"wait_until_s={until_s:g} is before time_s={time_s:g}; a straggler ends no earlier than the pipeline "
+                "that waits for it. Pass the straggler's iteration time, or a shorter time_s."
+            )
+        effective_j = float(np.interp(min(time_s, self.max_time_s), self.times_s, self._effective_j))
+        return effective_j + self.blocking_power_w * max(until_s, time_s)
+
+    def durations_at(self, time_s: float) -> NDArray[np.float64]:
+        """Optimal durations (s) for an iteration time, shape (num_operations,), in ``dag.operations`` order.
+
+        Continuous: `plan_at` turns them into knobs. Beyond ``max_time_s``, those at ``max_time_s``.
+
+        Raises
+        ------
+        InfeasibleTimeError
+            ``time_s`` is below the shortest iteration time.
+        """
+        time_s = self._feasible(time_s)
+        last = len(self.times_s) - 1
+        if time_s >= self.max_time_s:
+            return self._solution.durations_s(0, 0.0)
+        above = int(np.searchsorted(self.times_s, time_s, side="right"))  # times_s[above - 1] <= time_s < [above]
+        later_s, earlier_s = self.times_s[above], self.times_s[above - 1]
+        share = float((later_s - time_s) / (later_s - earlier_s))
+        return self._solution.durations_s(last - above, share)
+
+    def plan_at(self, time_s: float, *, wait_until_s: float | None = None) -> FrequencyPlan:
+        """One profiled knob for each operation, such that the iteration takes no longer than ``time_s``.
+
+        Rounds the optimal durations down to profiled ones and reclaims the slack that is left. Beyond ``max_time_s``,
+        the plan of ``max_time_s``.
+
+        Parameters
+        ----------
+        time_s:
+            Deadline of the iteration, seconds.
+        wait_until_s:
+            Time of a straggler for which all GPUs wait, seconds: the plan's energies count until then.
+
+        Raises
+        ------
+        InfeasibleTimeError
+            ``time_s`` is below the shortest iteration time, which the error gives.
+        """
+        deadline_s = min(self._feasible(time_s), self.max_time_s)
+        return make_plan(
+            self.dag,
+            self.profiles,
+            self.durations_at(deadline_s),
+            deadline_s,
+            self.energy_at,
+            wait_until_s=None if wait_until_s is None else _finite(wait_until_s, "wait_until_s"),
+        )
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["iteration_time_s", "energy_j"])
+            writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
+        partial.replace(target)
+
+    def __len__(self) -> int:
+        """Return the number of breakpoints."""
+        return len(self.times_s)
+
+    def __repr__(self) -> str:
+        return (
+            f"Frontier({len(self)} breakpoints, {self.min_time_s:.6g} to {self.max_time_s:.6g} s, "
+            f"{self.energies_j[0]:.6g} J at the shortest time, least energy {self.energies_j.min():.6g} J "
+            f"at {self.min_energy_time_s:.6g} s)"
+        )
+
+    def _feasible(self, time_s: float) -> float:
+        time_s = _finite(time_s, "time_s")
+        if time_s < self.min_time_s * (1.0 - _TIME_TOLERANCE):
+            raise InfeasibleTimeError(
+                f"An iteration time of {time_s:.9g} s is below the shortest possible, {self.min_time_s:.9g} s, which "
+                "every operation at its fastest profiled knob gives. Ask for that or more.",
+                self.min_time_s,
+            )
+        return max(time_s, self.min_time_s)
+
+
+def _finite(value: float, name: str) -> float:
+    number = float(value)
+    if not np.isfinite(number):
+        raise PlanError(f"{name}={value!r} is not a finite number of seconds.")
+    return number
+
+
+def _fixed_effective_energy_j(dag: PipelineDag, profiles: Profiles) -> float:
+    """Effective energy of the operations of fixed time, a constant of the problem."""
+    fixed = ~np.isnan(dag.fixed_time_s)
+    powers_w = operation_powers_w(dag, profiles)[fixed]
+    return float(np.sum(dag.fixed_energy_j[fixed] - powers_w * dag.fixed_time_s[fixed]))

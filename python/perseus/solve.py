@@ -1,0 +1,157 @@
+"""The exact iteration time-energy frontier of a pipeline.
+
+The only module that crosses into the native core; one crossing solves the whole frontier.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from perseus import _native
+from perseus.errors import SolveError
+from perseus.frontier import Frontier, operation_powers_w
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from perseus.dag import PipelineDag
+    from perseus.profiles import Profiles
+
+MaxFlow = Literal["push_relabel", "augment"]
+
+
+class SolveProgress(NamedTuple):
+    """How far a solve has come; passed to the ``progress`` callback a few times a second."""
+
+    phases: int
+    """Breakpoints found so far."""
+    time_s: float
+    """Iteration time reached, falling from ``longest_s`` to ``shortest_s``."""
+    longest_s: float
+    shortest_s: float
+
+    @property
+    def fraction(self) -> float:
+        """Share of the iteration-time range that is solved, 0 to 1."""
+        span_s = self.longest_s - self.shortest_s
+        return 1.0 if span_s <= 0.0 else (self.longest_s - self.time_s) / span_s
+
+
+class _Curves(NamedTuple):
+    """The distinct curves of a DAG, flattened, and each operation's curve."""
+
+    offsets: NDArray[np.int64]
+    times_s: NDArray[np.float64]
+    energies_j: NDArray[np.float64]
+    curve_of: NDArray[np.int32]
+
+
+def _collect_curves(dag: PipelineDag, profiles: Profiles) -> _Curves:
+    measured = np.isnan(dag.fixed_time_s)
+    num_kinds = max(len(dag.kinds), 1)
+    key = dag.stage.astype(np.int64) * num_kinds + dag.kind_code
+    distinct, inverse = np.unique(key[measured], return_inverse=True)
+    curve_of = np.full(dag.num_operations, -1, dtype=np.int32)
+    curve_of[measured] = inverse.ravel()
+    curves = [profiles.curve(int(k // num_kinds), dag.kinds[int(k % num_kinds)]) for k in distinct]
+    offsets = np.zeros(len(curves) + 1, dtype=np.int64)
+    np.cumsum([len(curve.times_s) for curve in curves], out=offsets[1:])
+    empty = np.empty(0)
+    return _Curves(
+        offsets,
+        np.concatenate([empty, *(curve.times_s for curve in curves)]),
+        np.concatenate([empty, *(curve.effective_energies_j for curve in curves)]),
+        curve_of,
+    )
+
+
+def _max_flow_method(name: str) -> _native.MaxFlowMethod:
+    methods = _native.MaxFlowMethod.__members__
+    if name not in methods:
+        raise SolveError(f"max_flow={name!r} is unknown; choose one of {', '.join(map(repr, methods))}.")
+    return methods[name]
+
+
+def solve_frontier(
+    dag: PipelineDag,
+    profiles: Profiles,
+    *,
+    max_flow: MaxFlow = "push_relabel",
+    certify: bool = True,
+    progress: Callable[[SolveProgress], object] | None = None,
+) -> Frontier:
+    """Compute every breakpoint of the least energy E(T) over all iteration times T.
+
+    Parameters
+    ----------
+    dag:
+        Operations and their dependencies.
+    profiles:
+        Measured time and energy of each (stage, kind) in ``dag``, and the blocking power.
+    max_flow:
+        How the minimum cut of each step is found: ``"push_relabel"`` or ``"augment"`` (level-graph augmentation).
+        Both give the same frontier.
+    certify:
+        Prove each breakpoint optimal while solving (primal feasibility, complementary slackness, conservation and
+        energy, in exact integers).
+    progress:
+        Called a few times a second with a `SolveProgress`. Exceptions from it, and Ctrl-C, stop the solve.
+
+    Returns
+    -------
+    Frontier
+        Immutable; answers every iteration time without solving again.
+
+    Raises
+    ------
+    ProfileError
+        A (stage, kind) of the DAG is not in ``profiles``, or a rank's stages differ in blocking power.
+    SolveError
+        The magnitudes do not fit the solver's integers, or a certificate failed (a defect: please report it).
+
+    Notes
+    -----
+    Iterative minimum cut on the critical DAG (Phillips & Dessouky 1977; Chung et al., SOSP'24, section 4), with the
+    capacities taken from the piecewise-linear curves, so that each step reaches the next breakpoint exactly. See
+    ``docs/method.md``.
+    """
+    method = _max_flow_method(max_flow)
+    operation_powers_w(dag, profiles)  # refuses inconsistent blocking powers before the work
+    curves = _collect_curves(dag, profiles)
+    report = None if progress is None else lambda *state: progress(SolveProgress(*state))
+    started_s = time.perf_counter()
+    solution = _native.solve_tradeoff(
+        curves.offsets,
+        curves.times_s,
+        curves.energies_j,
+        curves.curve_of,
+        np.nan_to_num(dag.fixed_time_s),
+        np.ascontiguousarray(dag.edges[:, 0]),
+        np.ascontiguousarray(dag.edges[:, 1]),
+        dag.latency_s,
+        max_flow=method,
+        certify=certify,
+        progress=report,
+    )
+    if solution.status != _native.SolveStatus.complete:
+        reason = _native.describe_status(solution.status)
+        raise SolveError(f"The frontier could not be solved: {reason}.")
+    statistics = {
+        "max_flow": max_flow,
+        "phases": solution.phases,
+        "rounds": solution.rounds,
+        "certified": certify and solution.certificates == len(solution.times_s),
+        "nodes": solution.nodes,
+        "arcs": solution.arcs,
+        "time_quantum_s": 10.0**-solution.time_quantum_exponent,
+        "slope_unit_w": solution.slope_unit_w,
+        "flow_bits": solution.flow_bits,
+        "duration_changes": solution.duration_changes,
+        "memory_bytes": solution.memory_bytes,
+        "solve_time_s": time.perf_counter() - started_s,
+    }
+    return Frontier(dag=dag, profiles=profiles, solution=solution, statistics=statistics)
