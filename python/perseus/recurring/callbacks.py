@@ -106,7 +106,7 @@ class _Progress:
 
     def report(self, metrics: Mapping[str, Any]) -> None:
         """Report the run's metric if it is among ``metrics``."""
-        if self._run is not None and self._in_epoch and self._metric in metrics:
+        if self._run is not None and self._metric is not None and self._in_epoch and self._metric in metrics:
             self._run.report(metrics[self._metric])
 
 

@@ -126,9 +126,7 @@ class GlobalPowerLimit:
     def _begin(self, ranks: Ranks) -> PowerLimitSweep:
         self._gpus = GpuGroup(own_gpus() if self._requested_gpus is None else self._requested_gpus)
         atexit.register(self._gpus.restore)
-        ranges_w = {
-            uuid: limits for part in ranks.gather(self._gpus.ranges_w) for uuid, limits in part.items()
-        }
+        ranges_w = {uuid: limits for part in ranks.gather(self._gpus.ranges_w) for uuid, limits in part.items()}
         return PowerLimitSweep(
             self._gpus,
             ranks,
@@ -144,8 +142,7 @@ class GlobalPowerLimit:
         fastest_per_s = max(m.point.rate_per_s for m in self._measurements)
         margin = 1.0 + self._max_slowdown
         return len(self._measurements) > 2 and all(
-            m.point.rate_per_s * margin * (1.0 + m.half_width) < fastest_per_s
-            for m in self._measurements[-2:]
+            m.point.rate_per_s * margin * (1.0 + m.half_width) < fastest_per_s for m in self._measurements[-2:]
         )
 
     def _choose(self, sweep: PowerLimitSweep) -> None:

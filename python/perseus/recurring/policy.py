@@ -175,9 +175,7 @@ def cap_j(state: PolicyState, settings: PolicySettings) -> float:
     return settings.beta * state.min_cost_j
 
 
-def decide(
-    state: PolicyState, settings: PolicySettings, trial_number: int, *, exploring: bool = False
-) -> Decision:
+def decide(state: PolicyState, settings: PolicySettings, trial_number: int, *, exploring: bool = False) -> Decision:
     """Return the next trial.
 
     Parameters
@@ -243,9 +241,7 @@ def _learn(state: PolicyState, settings: PolicySettings, outcome: Outcome) -> Po
         exploration=exploration,
         arms={**state.arms, size: arm},
         reached=state.reached | {size} if reached else state.reached,
-        recent_costs_j=_remember(
-            state.recent_costs_j, outcome.cost_j if reached else math.inf, settings.window
-        ),
+        recent_costs_j=_remember(state.recent_costs_j, outcome.cost_j if reached else math.inf, settings.window),
         failures=failures,
     )
     if failures >= FAILURES_TO_RESET or not exploration.candidates:

@@ -149,10 +149,7 @@ class Window:
 
     def powers_w(self) -> dict[str, float]:
         """Return the average power, in watts, by UUID; NaN while unknown."""
-        return {
-            uuid: joules / seconds if seconds else math.nan
-            for uuid, (seconds, joules) in self._spans().items()
-        }
+        return {uuid: joules / seconds if seconds else math.nan for uuid, (seconds, joules) in self._spans().items()}
 
     def half_width(self) -> float:
         """Return the relative half-width of the 95 % interval of the energy per step."""
@@ -163,9 +160,7 @@ class Window:
         lag_s = min(mean_s, LONGEST_TICK_S)
         of_power = _LAG_95 * lag_s * math.sqrt(self._segments) / shortest_s
         variance = max(self._sum_squares_s2 - self._steps * mean_s**2, 0.0) / (self._steps - 1)
-        of_time = (
-            _student_95(self._steps - 1) * math.sqrt(variance / self._steps) / mean_s if mean_s else math.inf
-        )
+        of_time = _student_95(self._steps - 1) * math.sqrt(variance / self._steps) / mean_s if mean_s else math.inf
         return math.hypot(of_power, of_time)
 
     def _spans(self) -> dict[str, tuple[float, float]]:

@@ -9,6 +9,7 @@ The first trial of a batch size spends its first epoch on measuring every power 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -128,9 +129,7 @@ def default_recurrences(trace: Trace) -> int:
     return 2 * len(trace.batch_sizes) * trace.num_power_limits
 
 
-def replay(
-    trace: Trace, settings: ReplaySettings, seed: int, *, drift: tuple[int, Trace] | None = None
-) -> Replay:
+def replay(trace: Trace, settings: ReplaySettings, seed: int, *, drift: tuple[int, Trace] | None = None) -> Replay:
     """Replay one job under one seed.
 
     Parameters
@@ -173,9 +172,7 @@ def replay(
 class _World:
     """Answers what a trial would have cost."""
 
-    def __init__(
-        self, trace: Trace, settings: ReplaySettings, seed: int, drift: tuple[int, Trace] | None
-    ) -> None:
+    def __init__(self, trace: Trace, settings: ReplaySettings, seed: int, drift: tuple[int, Trace] | None) -> None:
         self._preference = Preference(eta=settings.eta, max_power_w=trace.max_power_w)
         self._max_epochs = trace.job.max_epochs
         self._configurations = _configurations(trace, self._preference)
@@ -237,9 +234,7 @@ def expected(trace: Trace, batch_size: int, limit_w: float, eta: float) -> Confi
     time_s = measured.mean_epochs(trace.job.max_epochs) * float(measured.epoch_times_s[index])
     energy_j = time_s * float(measured.average_powers_w[index])
     cost_j = Preference(eta=eta, max_power_w=trace.max_power_w).cost_j(energy_j, time_s)
-    return Configuration(
-        batch_size=batch_size, limit_w=limit_w, energy_j=energy_j, time_s=time_s, cost_j=cost_j
-    )
+    return Configuration(batch_size=batch_size, limit_w=limit_w, energy_j=energy_j, time_s=time_s, cost_j=cost_j)
 
 
 def default_configuration(trace: Trace, eta: float) -> Configuration:
@@ -249,12 +244,7 @@ def default_configuration(trace: Trace, eta: float) -> Configuration:
 
 def best_configuration(trace: Trace, eta: float) -> Configuration:
     """Return the configuration of least expected cost, by looking at every one."""
-    every = [
-        expected(trace, size, limit_w, eta)
-        for size, measured in trace.batch_sizes.items()
-        for limit_w in measured.limits_w.tolist()
-    ]
-    return min(every, key=lambda configuration: configuration.cost_j)
+    return min(_every_configuration(trace, eta), key=lambda configuration: configuration.cost_j)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,9 +297,7 @@ def summarize(trace: Trace, settings: ReplaySettings, replays: list[Replay]) -> 
         default=default,
         best=best_configuration(trace, settings.eta),
         last_cost_ratio=np.array([np.mean([c.cost_j for c in last]) / default.cost_j for last in lasts]),
-        last_energy_ratio=np.array(
-            [np.mean([c.energy_j for c in last]) / default.energy_j for last in lasts]
-        ),
+        last_energy_ratio=np.array([np.mean([c.energy_j for c in last]) / default.energy_j for last in lasts]),
         last_time_ratio=np.array([np.mean([c.time_s for c in last]) / default.time_s for last in lasts]),
         whole_cost_ratio=np.array([item.cost_j / (count * default.cost_j) for item in replays]),
         resets=np.array([item.resets for item in replays]),
@@ -320,3 +308,32 @@ def summarize(trace: Trace, settings: ReplaySettings, replays: list[Replay]) -> 
 
 def _last_five(trace: Trace, eta: float, item: Replay) -> list[Configuration]:
     return [expected(trace, size, limit_w, eta) for size, limit_w in item.configurations()[-5:]]
+
+
+class Potential(NamedTuple):
+    """What the best energy is of the default energy, when only some knobs may be turned; and that optimum."""
+
+    batch_size_only: float
+    power_limit_only: float
+    both: float
+    best: Configuration
+
+
+def potential(trace: Trace) -> Potential:
+    """Return how much energy could be saved at all, whatever the time (the paper's figure 1)."""
+    eta = 1.0
+    default = default_configuration(trace, eta)
+    every = list(_every_configuration(trace, eta))
+    best = min(every, key=lambda c: c.energy_j)
+    return Potential(
+        batch_size_only=min(c.energy_j for c in every if c.limit_w == default.limit_w) / default.energy_j,
+        power_limit_only=min(c.energy_j for c in every if c.batch_size == trace.default) / default.energy_j,
+        both=best.energy_j / default.energy_j,
+        best=best,
+    )
+
+
+def _every_configuration(trace: Trace, eta: float) -> Iterator[Configuration]:
+    for size, measured in trace.batch_sizes.items():
+        for limit_w in measured.limits_w.tolist():
+            yield expected(trace, size, limit_w, eta)

@@ -221,9 +221,7 @@ class Run:
             If no epoch is in progress.
         """
         if self._start is None:
-            raise RunError(
-                "a metric was reported outside an epoch; call report() inside the loop over epochs()"
-            )
+            raise RunError("a metric was reported outside an epoch; call report() inside the loop over epochs()")
         self._new_metric = float(metric)
 
     def end_epoch(self) -> None:

@@ -285,9 +285,7 @@ class TrialStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(
-                f"the trial log {self.path} cannot be opened ({error}); choose a writable file"
-            ) from error
+            raise StoreError(f"the trial log {self.path} cannot be opened ({error}); choose a writable file") from error
         try:
             yield connection
         except sqlite3.Error as error:

@@ -128,9 +128,7 @@ class TracedBatchSize:
 
     def points(self) -> list[PowerPoint]:
         """Return the power limits as a live job would have measured them; the unit of work is an epoch."""
-        columns = zip(
-            self.limits_w.tolist(), self.average_powers_w.tolist(), self.epoch_times_s.tolist(), strict=True
-        )
+        columns = zip(self.limits_w.tolist(), self.average_powers_w.tolist(), self.epoch_times_s.tolist(), strict=True)
         return [PowerPoint(limit, power, 1.0 / time) for limit, power, time in columns]
 
     def cheapest_index(self, preference: Preference) -> int:
@@ -194,9 +192,7 @@ def read_trace(directory: str | os.PathLike[str], gpu: str, job: TracedJob) -> T
     power_rows = [
         row for row in _rows(Path(directory) / f"summary_power_{gpu}.csv", _POWER_COLUMNS) if _is_of(row, job)
     ]
-    train_rows = [
-        row for row in _rows(Path(directory) / "summary_train.csv", _TRAIN_COLUMNS) if _is_of(row, job)
-    ]
+    train_rows = [row for row in _rows(Path(directory) / "summary_train.csv", _TRAIN_COLUMNS) if _is_of(row, job)]
     epochs = _epochs_by_batch_size(train_rows, job.target)
     powers: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
     for row in power_rows:
@@ -230,9 +226,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
                 raise TraceError(f"{path} lacks the columns {', '.join(missing)}; is it a Zeus trace?")
             return list(reader)
     except OSError as error:
-        raise TraceError(
-            f"{path} cannot be read ({error.strerror}); give the directory of the Zeus traces"
-        ) from error
+        raise TraceError(f"{path} cannot be read ({error.strerror}); give the directory of the Zeus traces") from error
 
 
 def _is_of(row: dict[str, str], job: TracedJob) -> bool:
