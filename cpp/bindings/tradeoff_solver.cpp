@@ -61,7 +61,9 @@ TradeoffSolution solve(const Array<std::int64_t>& offsets, const Array<double>& 
                        const Array<double>& energies_j, const Array<std::int32_t>& curve_of,
                        const Array<double>& fixed_time_s, const Array<std::int32_t>& predecessor,
                        const Array<std::int32_t>& successor, const Array<double>& latency_s, MaxFlowMethod max_flow,
-                       bool certify, py::object progress) {
+                       bool certify, py::object progress, const Array<std::int32_t>& slot,
+                       const Array<std::int32_t>& place, const Array<std::int32_t>& region, std::int32_t num_regions,
+                       std::int64_t repeats) {
   TradeoffProblem problem;
   problem.curves = {view(offsets), view(times_s), view(energies_j)};
   problem.curve_of = view(curve_of);
@@ -69,6 +71,7 @@ TradeoffSolution solve(const Array<std::int64_t>& offsets, const Array<double>& 
   problem.predecessor = view(predecessor);
   problem.successor = view(successor);
   problem.latency_s = view(latency_s);
+  problem.slots = {view(slot), view(place), view(region), num_regions, repeats};
   ProgressBridge bridge(std::move(progress));
   SolveOptions options;
   options.max_flow = max_flow;
@@ -112,6 +115,7 @@ void register_tradeoff_solver(py::module_& module) {
       .value("interrupted", SolveStatus::kInterrupted)
       .value("cyclic", SolveStatus::kCyclic)
       .value("out_of_range", SolveStatus::kOutOfRange)
+      .value("not_spliceable", SolveStatus::kNotSpliceable)
       .value("certificate_failed", SolveStatus::kCertificateFailed);
 
   module.def("describe_status", [](SolveStatus status) { return std::string(describe(status)); }, py::arg("status"));
@@ -127,6 +131,9 @@ void register_tradeoff_solver(py::module_& module) {
           "-dE/dT (W) between each breakpoint and the next.")
       .def("durations_s", &durations_s, py::arg("index"), py::arg("share"),
            "Durations (s) of all operations, `share` of the way from breakpoint `index` to the next.")
+      .def_property_readonly(
+          "repeated_slots", [](const TradeoffSolution& s) { return copied(s.frontier.repeated_slots); },
+          "If spliced: per interval between breakpoints, the slot of each region that is repeated.")
       .def_property_readonly("time_quantum_exponent",
                              [](const TradeoffSolution& s) { return s.quantum.exponent(); })
       .def_property_readonly("slope_unit_w", [](const TradeoffSolution& s) { return s.statistics.slope_unit_w; })
@@ -145,7 +152,8 @@ void register_tradeoff_solver(py::module_& module) {
   module.def("solve_tradeoff", &solve, py::arg("curve_offsets"), py::arg("curve_times_s"),
              py::arg("curve_energies_j"), py::arg("curve_of"), py::arg("fixed_time_s"), py::arg("predecessor"),
              py::arg("successor"), py::arg("latency_s"), py::kw_only(), py::arg("max_flow"), py::arg("certify"),
-             py::arg("progress"));
+             py::arg("progress"), py::arg("slot") = Array<std::int32_t>(0), py::arg("place") = Array<std::int32_t>(0),
+             py::arg("region") = Array<std::int32_t>(0), py::arg("num_regions") = 0, py::arg("repeats") = 0);
 }
 
 }  // namespace perseus

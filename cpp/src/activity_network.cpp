@@ -90,9 +90,10 @@ void drop_parallel_constraints(std::vector<Arc>& arcs, std::size_t num_operation
              arcs.end());
 }
 
-// Joins events over constraints of length 0 that are alone at one of their ends, until none is left.
-void join_events(std::vector<Arc>& arcs, std::size_t num_operations, std::size_t num_events, std::int32_t source,
-                 std::int32_t sink, EventSets& sets) {
+// Joins events of one slot over constraints of length 0 that are alone at one of their ends, until none is left.
+void join_events(std::vector<Arc>& arcs, std::size_t num_operations, std::span<const std::int32_t> event_slot,
+                 std::int32_t source, std::int32_t sink, EventSets& sets) {
+  const std::size_t num_events = event_slot.size();
   bool changed = true;
   while (changed) {
     changed = false;
@@ -108,6 +109,7 @@ void join_events(std::vector<Arc>& arcs, std::size_t num_operations, std::size_t
       const std::int32_t tail = sets.find(arc.tail);
       const std::int32_t head = sets.find(arc.head);
       if (tail == head || (tail == source && head == sink)) continue;
+      if (event_slot[at(tail)] != event_slot[at(head)]) continue;
       const bool alone_at_head = in_degree[at(head)] == 1;
       const bool alone_at_tail = out_degree[at(tail)] == 1;
       if (!alone_at_head && !alone_at_tail) continue;
@@ -127,6 +129,16 @@ void join_events(std::vector<Arc>& arcs, std::size_t num_operations, std::size_t
     arcs.erase(std::remove_if(begin, arcs.end(), [](const Arc& a) { return a.tail == a.head; }), arcs.end());
     drop_parallel_constraints(arcs, num_operations);
   }
+}
+
+// Source and sink stand before and after all slots; without slots all events are in one.
+std::vector<std::int32_t> slots_of_events(std::span<const std::int32_t> slot, std::size_t num_events) {
+  std::vector<std::int32_t> of_event(num_events, 0);
+  if (slot.empty()) return of_event;
+  for (std::size_t i = 0; i < slot.size(); ++i) of_event[2 * i] = of_event[2 * i + 1] = slot[i];
+  of_event[num_events - 2] = *std::min_element(slot.begin(), slot.end());
+  of_event[num_events - 1] = *std::max_element(slot.begin(), slot.end());
+  return of_event;
 }
 
 struct Placement {
@@ -169,7 +181,7 @@ Placement place_events(const std::vector<Arc>& arcs, const std::vector<std::uint
 }  // namespace
 
 bool ActivityNetwork::build(std::span<const Time> longest, std::span<const std::uint8_t> fixed,
-                            std::span<const Dependency> dependencies) {
+                            std::span<const Dependency> dependencies, std::span<const std::int32_t> slot) {
   *this = ActivityNetwork();
   const auto num_operations = static_cast<std::int32_t>(longest.size());
   const std::int32_t source = 2 * num_operations;
@@ -185,7 +197,7 @@ bool ActivityNetwork::build(std::span<const Time> longest, std::span<const std::
   const std::size_t num_events = at(sink) + 1;
   EventSets sets(num_events);
   drop_parallel_constraints(arcs, num_choices);
-  join_events(arcs, num_choices, num_events, source, sink, sets);
+  join_events(arcs, num_choices, slots_of_events(slot, num_events), source, sink, sets);
 
   std::vector<std::uint8_t> used(num_events, 0);
   used[at(source)] = used[at(sink)] = 1;
@@ -202,6 +214,11 @@ bool ActivityNetwork::build(std::span<const Time> longest, std::span<const std::
   for (std::size_t i = 0; i < num_used; ++i) {
     number[at(placement.order[i])] = static_cast<std::int32_t>(i);
     earliest_[i] = placement.earliest[at(placement.order[i])];
+  }
+  event_.assign(num_used, sink);
+  for (std::int32_t event = sink; event >= 0; --event) {
+    const std::int32_t set = number[at(sets.find(event))];
+    if (set >= 0) event_[at(set)] = event;
   }
   num_nodes_ = static_cast<std::int32_t>(num_used);
   source_ = number[at(source)];

@@ -12,6 +12,8 @@ const char* describe(SolveStatus status) {
       return "the dependencies contain a cycle";
     case SolveStatus::kOutOfRange:
       return "the times and energies span too many orders of magnitude for exact 128-bit integers";
+    case SolveStatus::kNotSpliceable:
+      return "no slot of the steady state qualifies for being repeated";
     case SolveStatus::kCertificateFailed:
       return "a breakpoint failed its optimality certificate";
   }

@@ -35,6 +35,60 @@ class Pacer {
   Clock::time_point last_;
 };
 
+// How often an operation of the problem occurs in the pipeline that is solved: the first slot of each region stands for
+// the repetitions, since all slots of a region have the same curves.
+class Multiplicity {
+ public:
+  explicit Multiplicity(const SlotMap& map) : map_(map), first_slot_(at(map.num_regions), -1) {
+    for (std::size_t slot = map.region.size(); slot-- > 0;) {
+      if (map.region[slot] >= 0) first_slot_[at(map.region[slot])] = static_cast<std::int32_t>(slot);
+    }
+  }
+
+  std::int64_t operator()(std::size_t operation) const {
+    if (map_.empty()) return 1;
+    const std::int32_t slot = map_.slot[operation];
+    const std::int32_t region = map_.region[at(slot)];
+    return region >= 0 && first_slot_[at(region)] == slot ? 1 + map_.repeats : 1;
+  }
+
+ private:
+  const SlotMap& map_;
+  std::vector<std::int32_t> first_slot_;  // per region
+};
+
+// The energy of one repetition, from the durations of the slots themselves.
+template <class Flow>
+class SlotEnergy {
+ public:
+  SlotEnergy(const SlotMap& map, const ActivityNetwork& network, const CurveSet<Flow>& curves,
+             std::span<const std::int32_t> arc_curve)
+      : network_(network), curves_(curves), arc_curve_(arc_curve), arcs_(map.region.size()) {
+    if (map.empty()) return;
+    for (std::int32_t arc = 0; arc < network.num_operation_arcs(); ++arc) {
+      arcs_[at(map.slot[at(network.operation()[at(arc)])])].push_back(arc);
+    }
+  }
+
+  // Above that at the longest useful durations, at these potentials.
+  Int128 operator()(const std::vector<std::int32_t>& slots, const std::vector<Time>& pi) const {
+    Int128 energy = 0;
+    for (const std::int32_t slot : slots) {
+      for (const std::int32_t arc : arcs_[at(slot)]) {
+        const Time duration = pi[at(network_.head()[at(arc)])] - pi[at(network_.tail()[at(arc)])];
+        energy += curves_.energy_above_base(arc_curve_[at(arc)], duration);
+      }
+    }
+    return energy;
+  }
+
+ private:
+  const ActivityNetwork& network_;
+  const CurveSet<Flow>& curves_;
+  std::span<const std::int32_t> arc_curve_;
+  std::vector<std::vector<std::int32_t>> arcs_;  // per slot: its operations' arcs
+};
+
 template <class Flow>
 class TradeoffSolver {
  public:
@@ -46,7 +100,9 @@ class TradeoffSolver {
  private:
   bool build_network();
   void start_frontier();
-  void record_breakpoint();
+  void record_breakpoint(Time time);
+  // Repeats the slots between the last two breakpoints; false if the result would not be continuous or not optimal.
+  bool extend(const Splice& splice, const SlotEnergy<Flow>& slot_energy);
   Time duration(std::size_t operation_arc) const;
   double energy_j(Int128 above_base) const;
   template <class Engine>
@@ -62,6 +118,8 @@ class TradeoffSolver {
   double base_energy_j_ = 0.0;           // effective energy at the longest useful durations
   Flow value_{0};                        // of the flow
   Int128 energy_ = 0;                    // above base, in slope units times quanta
+  Time last_time_ = 0;                   // of the last breakpoint, without repetitions
+  Int128 recorded_energy_ = 0;           // the same, with the repetitions
 };
 
 template <class Flow>
@@ -71,18 +129,19 @@ bool TradeoffSolver<Flow>::build_network() {
   std::vector<Time>& longest = solution_.frontier.longest;
   longest.resize(n);
   std::vector<std::uint8_t> fixed(n);
+  const Multiplicity multiplicity(problem_.slots);
   for (std::size_t i = 0; i < n; ++i) {
     const std::int32_t curve = problem_.curve_of[i];
     longest[i] = curve >= 0 ? curves_.max_time(curve) : solution_.quantum.round_up(problem_.fixed_time_s[i]);
     fixed[i] = curve < 0 || curves_.num_breakpoints(curve) == 1;
-    if (curve >= 0) base_energy_j_ += curves_.energy_at_max_time_j(curve);
+    if (curve >= 0) base_energy_j_ += static_cast<double>(multiplicity(i)) * curves_.energy_at_max_time_j(curve);
   }
   std::vector<Dependency> dependencies(problem_.predecessor.size());
   for (std::size_t e = 0; e < dependencies.size(); ++e) {
     dependencies[e] = {problem_.predecessor[e], problem_.successor[e],
                        solution_.quantum.round_up(problem_.latency_s[e])};
   }
-  if (!network_.build(longest, fixed, dependencies)) return false;
+  if (!network_.build(longest, fixed, dependencies, problem_.slots.slot)) return false;
   arc_curve_.resize(at(network_.num_arcs()));
   std::int32_t no_latency = -1;
   for (std::size_t a = 0; a < arc_curve_.size(); ++a) {
@@ -123,20 +182,38 @@ void TradeoffSolver<Flow>::start_frontier() {
 }
 
 template <class Flow>
-void TradeoffSolver<Flow>::record_breakpoint() {
+void TradeoffSolver<Flow>::record_breakpoint(Time time) {
   Frontier& frontier = solution_.frontier;
-  const std::vector<Time>& potential = residual_->potential();
-  frontier.time.push_back(potential[at(residual_->sink())] - potential[at(residual_->source())]);
-  frontier.energy_j.push_back(energy_j(energy_));
+  recorded_energy_ += Int128{value_} * (frontier.time.back() - time);
+  frontier.time.push_back(time);
+  frontier.energy_j.push_back(energy_j(recorded_energy_));
   frontier.slope_w.push_back(static_cast<double>(value_) * solution_.statistics.slope_unit_w);
   frontier.durations.add([this](std::size_t arc) { return duration(arc); });
+}
+
+template <class Flow>
+bool TradeoffSolver<Flow>::extend(const Splice& splice, const SlotEnergy<Flow>& slot_energy) {
+  Frontier& frontier = solution_.frontier;
+  const std::vector<Time>& pi = residual_->potential();
+  const std::int64_t repeats = problem_.slots.repeats;
+  if (frontier.slope_w.empty()) frontier.time.back() += repeats * splice.longer_tau;
+  const Time longer = last_time_ + repeats * splice.longer_tau;
+  last_time_ = pi[at(residual_->sink())] - pi[at(residual_->source())];
+  if (longer != frontier.time.back()) return false;
+  frontier.repeated_slots.insert(frontier.repeated_slots.end(), splice.slots.begin(), splice.slots.end());
+  record_breakpoint(last_time_ + repeats * splice.shorter_tau);
+  return !options_.certify || recorded_energy_ == energy_ + repeats * slot_energy(splice.slots, pi);
 }
 
 template <class Flow>
 template <class Engine>
 SolveStatus TradeoffSolver<Flow>::iterate(Engine& engine, CriticalSearch<Flow>& search) {
   SolveStatistics& statistics = solution_.statistics;
+  const bool spliced = !problem_.slots.empty();
   Certificate<Flow> certificate(network_, curves_, arc_curve_);
+  Splicer<Flow> splicer(network_, problem_.slots);
+  const SlotEnergy<Flow> slot_energy(problem_.slots, network_, curves_, arc_curve_);
+  Splice splice;
   std::vector<Time> shortest(at(network_.num_arcs()));
   for (std::size_t a = 0; a < shortest.size(); ++a) shortest[a] = curves_.min_time(arc_curve_[a]);
   const double longest_s = solution_.quantum.seconds(solution_.frontier.time.front());
@@ -151,17 +228,24 @@ SolveStatus TradeoffSolver<Flow>::iterate(Engine& engine, CriticalSearch<Flow>& 
     }
     // The first search after a phase succeeds; the later ones mostly fail and have to keep the cut's frontier.
     for (bool keep_frontier = false; search.find_levels(keep_frontier); keep_frontier = true) {
-      if (residual_->source() == residual_->sink()) return SolveStatus::kComplete;
-      const Flow pushed = engine.blocking_flow();
+      const bool trivial = residual_->source() == residual_->sink();
+      const Flow pushed = trivial ? kUnbounded<Flow> : engine.blocking_flow();
       ++statistics.rounds;
-      if (pushed >= kUnbounded<Flow>) return SolveStatus::kComplete;
+      if (pushed >= kUnbounded<Flow>) {
+        return spliced && statistics.phases == 0 ? SolveStatus::kNotSpliceable : SolveStatus::kComplete;
+      }
       value_ += pushed;
     }
+    if (spliced) splicer.begin_interval(*residual_);
     const Time shortened = search.lower_potentials();
     energy_ += Int128{value_} * shortened;
     ++statistics.phases;
-    record_breakpoint();
-    const double time_s = solution_.quantum.seconds(solution_.frontier.time.back());
+    if (!spliced) {
+      record_breakpoint(solution_.frontier.time.back() - shortened);
+    } else if (!splicer.end_interval(*residual_, splice) || !extend(splice, slot_energy)) {
+      return SolveStatus::kNotSpliceable;
+    }
+    const double time_s = longest_s - solution_.quantum.seconds(solution_.frontier.time.front() - solution_.frontier.time.back());
     if (!pacer.keep_going({statistics.phases, time_s, longest_s, shortest_s})) return SolveStatus::kInterrupted;
   }
 }
@@ -174,12 +258,20 @@ SolveStatus TradeoffSolver<Flow>::solve() {
   residual_ = std::make_unique<ResidualNetwork<Flow>>(network_, curves_, arc_curve_);
   CriticalSearch<Flow> search(*residual_);
   start_frontier();
+  last_time_ = solution_.frontier.time.front();
   if (options_.max_flow == MaxFlowMethod::kAugment) {
     LevelAugment<Flow> engine(*residual_, search);
     return iterate(engine, search);
   }
   PushRelabel<Flow> engine(*residual_, search);
   return iterate(engine, search);
+}
+
+// An upper bound on how much longer the pipeline gets by its repetitions: no slot takes longer than twice the average.
+double growth(const SlotMap& map) {
+  if (map.empty()) return 1.0;
+  const auto slots = static_cast<double>(std::count_if(map.region.begin(), map.region.end(), [](auto r) { return r >= 0; }));
+  return 1.0 + 2.0 * static_cast<double>(map.repeats) * static_cast<double>(map.num_regions) / slots;
 }
 
 // Longest path (s) at the longest measured durations; negative if the dependencies contain a cycle.
@@ -230,12 +322,13 @@ TradeoffSolution solve_tradeoff(const TradeoffProblem& problem, const SolveOptio
     solution.status = SolveStatus::kCyclic;
     return solution;
   }
-  solution.quantum = TimeQuantum::for_longest_path(longest_s);
-  std::vector<std::int64_t> multiplicity(problem.curves.size(), 0);
-  for (const std::int32_t curve : problem.curve_of) {
-    if (curve >= 0) ++multiplicity[at(curve)];
+  solution.quantum = TimeQuantum::for_longest_path(longest_s * growth(problem.slots));
+  const Multiplicity multiplicity(problem.slots);
+  std::vector<std::int64_t> operations_of(problem.curves.size(), 0);
+  for (std::size_t i = 0; i < problem.curve_of.size(); ++i) {
+    if (problem.curve_of[i] >= 0) operations_of[at(problem.curve_of[i])] += multiplicity(i);
   }
-  const SlopeUnit unit = choose_slope_unit(problem.curves, multiplicity, solution.quantum);
+  const SlopeUnit unit = choose_slope_unit(problem.curves, operations_of, solution.quantum);
   if (!unit.representable) {
     solution.status = SolveStatus::kOutOfRange;
     return solution;

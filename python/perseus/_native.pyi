@@ -13,6 +13,7 @@ class SolveStatus(Enum):
     interrupted = ...
     cyclic = ...
     out_of_range = ...
+    not_spliceable = ...
     certificate_failed = ...
 
 class TradeoffSolution:
@@ -20,6 +21,7 @@ class TradeoffSolution:
     times_s: NDArray[float64]
     energies_j: NDArray[float64]
     slopes_w: NDArray[float64]
+    repeated_slots: NDArray[int32]
     time_quantum_exponent: int
     slope_unit_w: float
     flow_bits: int
@@ -46,4 +48,9 @@ def solve_tradeoff(
     max_flow: MaxFlowMethod,
     certify: bool,
     progress: Callable[[int, float, float, float], object] | None,
+    slot: NDArray[int32] = ...,
+    place: NDArray[int32] = ...,
+    region: NDArray[int32] = ...,
+    num_regions: int = 0,
+    repeats: int = 0,
 ) -> TradeoffSolution: ...

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perseus import _native
     from perseus.dag import PipelineDag
     from perseus.profiles import Profiles
+    from perseus.steady_state import SteadyState
 
 # A time this close to the shortest one, relatively, is taken as the shortest: the caller computed it in doubles.
 _TIME_TOLERANCE = 1e-12
@@ -84,15 +85,18 @@ class Frontier:
         dag: PipelineDag,
         profiles: Profiles,
         solution: _native.TradeoffSolution,
+        steady: SteadyState | None,
         statistics: Mapping[str, Any],
     ) -> None:
         self.dag = dag
         self.profiles = profiles
         self.statistics: Mapping[str, Any] = MappingProxyType(dict(statistics))
         self._solution = solution
-        self.blocking_power_w = float(rank_powers_w(dag, profiles).sum())
+        self._steady = steady
+        solved = dag if steady is None else steady.small  # has the same ranks; its arrays are cheap
+        self.blocking_power_w = float(rank_powers_w(solved, profiles).sum())
         self.times_s: NDArray[np.float64] = solution.times_s[::-1].copy()
-        self._effective_j = solution.energies_j[::-1] + _fixed_effective_energy_j(dag, profiles)
+        self._effective_j = solution.energies_j[::-1] + _fixed_effective_energy_j(solved, profiles)
         self._slopes_w = solution.slopes_w[::-1].copy()  # -dE_eff/dT between times_s[i] and times_s[i + 1]
         self.energies_j: NDArray[np.float64] = self._effective_j + self.blocking_power_w * self.times_s
         self.times_s.setflags(write=False)
@@ -151,13 +155,12 @@ class Frontier:
             ``time_s`` is below the shortest iteration time.
         """
         time_s = self._feasible(time_s)
-        last = len(self.times_s) - 1
-        if time_s >= self.max_time_s:
-            return self._solution.durations_s(0, 0.0)
-        above = int(np.searchsorted(self.times_s, time_s, side="right"))  # times_s[above - 1] <= time_s < [above]
-        later_s, earlier_s = self.times_s[above], self.times_s[above - 1]
-        share = float((later_s - time_s) / (later_s - earlier_s))
-        return self._solution.durations_s(last - above, share)
+        interval, share = self._locate(time_s)
+        durations_s = self._solution.durations_s(interval, share)
+        if self._steady is None:
+            return durations_s
+        slots = self._solution.repeated_slots.reshape(-1, self._steady.num_regions)[interval]
+        return durations_s[self._steady.small_operation(slots)]
 
     def plan_at(self, time_s: float, *, wait_until_s: float | None = None) -> FrequencyPlan:
         """One profiled knob for each operation, such that the iteration takes no longer than ``time_s``.
@@ -207,6 +210,14 @@ class Frontier:
             f"{self.energies_j[0]:.6g} J at the shortest time, least energy {self.energies_j.min():.6g} J "
             f"at {self.min_energy_time_s:.6g} s)"
         )
+
+    def _locate(self, time_s: float) -> tuple[int, float]:
+        """Return the solution's interval (0 is the one of the longest times) and how far into it a time lies."""
+        if time_s >= self.max_time_s:
+            return 0, 0.0
+        above = int(np.searchsorted(self.times_s, time_s, side="right"))  # times_s[above - 1] <= time_s < [above]
+        later_s, earlier_s = self.times_s[above], self.times_s[above - 1]
+        return len(self) - 1 - above, float((later_s - time_s) / (later_s - earlier_s))
 
     def _feasible(self, time_s: float) -> float:
         time_s = _finite(time_s, "time_s")

@@ -13,7 +13,8 @@ import numpy as np
 
 from perseus import _native
 from perseus.errors import SolveError
-from perseus.frontier import Frontier, operation_powers_w
+from perseus.frontier import Frontier
+from perseus.steady_state import SteadyState, find_steady_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from perseus.profiles import Profiles
 
 MaxFlow = Literal["push_relabel", "augment"]
+
+# Splicing is tried from a small pipeline, then from one of twice its size, before the whole one is solved.
+_SPLICE_ATTEMPTS = (1, 2)
 
 
 class SolveProgress(NamedTuple):
@@ -76,12 +80,61 @@ def _max_flow_method(name: str) -> _native.MaxFlowMethod:
     return methods[name]
 
 
+class _Settings(NamedTuple):
+    """How to solve."""
+
+    max_flow: _native.MaxFlowMethod
+    certify: bool
+    progress: Callable[[int, float, float, float], object] | None
+
+
+def _solve(
+    dag: PipelineDag, profiles: Profiles, settings: _Settings, steady: SteadyState | None
+) -> _native.TradeoffSolution:
+    """Cross into the native core once, for ``dag`` itself or with the slots of its steady state repeated."""
+    curves = _collect_curves(dag, profiles)
+    none = np.empty(0, dtype=np.int32)
+    return _native.solve_tradeoff(
+        curves.offsets,
+        curves.times_s,
+        curves.energies_j,
+        curves.curve_of,
+        np.nan_to_num(dag.fixed_time_s),
+        np.ascontiguousarray(dag.edges[:, 0]),
+        np.ascontiguousarray(dag.edges[:, 1]),
+        dag.latency_s,
+        max_flow=settings.max_flow,
+        certify=settings.certify,
+        progress=settings.progress,
+        slot=none if steady is None else steady.slot,
+        place=none if steady is None else steady.place,
+        region=none if steady is None else steady.region,
+        num_regions=0 if steady is None else steady.num_regions,
+        repeats=0 if steady is None else steady.repeats,
+    )
+
+
+def _solve_spliced(
+    dag: PipelineDag, profiles: Profiles, settings: _Settings
+) -> tuple[_native.TradeoffSolution, SteadyState] | None:
+    """Solve a small pipeline and repeat its steady state; None where the schedule or the profile does not allow it."""
+    for attempt in _SPLICE_ATTEMPTS:
+        steady = find_steady_state(dag, attempt)
+        if steady is None:
+            return None
+        solution = _solve(steady.small, profiles, settings, steady)
+        if solution.status != _native.SolveStatus.not_spliceable:
+            return solution, steady
+    return None
+
+
 def solve_frontier(
     dag: PipelineDag,
     profiles: Profiles,
     *,
     max_flow: MaxFlow = "push_relabel",
     certify: bool = True,
+    splice: bool = True,
     progress: Callable[[SolveProgress], object] | None = None,
 ) -> Frontier:
     """Compute every breakpoint of the least energy E(T) over all iteration times T.
@@ -98,6 +151,9 @@ def solve_frontier(
     certify:
         Prove each breakpoint optimal while solving (primal feasibility, complementary slackness, conservation and
         energy, in exact integers).
+    splice:
+        Solve a pipeline made from a schedule with many microbatches from a small one whose steady state repeats,
+        where that is exact, and the whole one where it is not. The result is the same.
     progress:
         Called a few times a second with a `SolveProgress`. Exceptions from it, and Ctrl-C, stop the solve.
 
@@ -119,24 +175,14 @@ def solve_frontier(
     capacities taken from the piecewise-linear curves, so that each step reaches the next breakpoint exactly. See
     ``docs/method.md``.
     """
-    method = _max_flow_method(max_flow)
-    operation_powers_w(dag, profiles)  # refuses inconsistent blocking powers before the work
-    curves = _collect_curves(dag, profiles)
-    report = None if progress is None else lambda *state: progress(SolveProgress(*state))
-    started_s = time.perf_counter()
-    solution = _native.solve_tradeoff(
-        curves.offsets,
-        curves.times_s,
-        curves.energies_j,
-        curves.curve_of,
-        np.nan_to_num(dag.fixed_time_s),
-        np.ascontiguousarray(dag.edges[:, 0]),
-        np.ascontiguousarray(dag.edges[:, 1]),
-        dag.latency_s,
-        max_flow=method,
-        certify=certify,
-        progress=report,
+    settings = _Settings(
+        _max_flow_method(max_flow),
+        certify,
+        None if progress is None else lambda *state: progress(SolveProgress(*state)),
     )
+    started_s = time.perf_counter()
+    spliced = _solve_spliced(dag, profiles, settings) if splice else None
+    solution, steady = spliced or (_solve(dag, profiles, settings, None), None)
     if solution.status != _native.SolveStatus.complete:
         reason = _native.describe_status(solution.status)
         raise SolveError(f"The frontier could not be solved: {reason}.")
@@ -145,6 +191,7 @@ def solve_frontier(
         "phases": solution.phases,
         "rounds": solution.rounds,
         "certified": certify and solution.certificates == len(solution.times_s),
+        "spliced_from_microbatches": None if steady is None else steady.small.num_microbatches,
         "nodes": solution.nodes,
         "arcs": solution.arcs,
         "time_quantum_s": 10.0**-solution.time_quantum_exponent,
@@ -154,4 +201,4 @@ def solve_frontier(
         "memory_bytes": solution.memory_bytes,
         "solve_time_s": time.perf_counter() - started_s,
     }
-    return Frontier(dag=dag, profiles=profiles, solution=solution, statistics=statistics)
+    return Frontier(dag=dag, profiles=profiles, solution=solution, steady=steady, statistics=statistics)

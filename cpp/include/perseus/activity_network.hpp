@@ -10,7 +10,7 @@
 //  - of parallel dependencies the longest stays;
 //  - a dependency of no latency that is the only arc into its head, or the only arc out of its tail, joins the two
 //    events: the potentials can be equal without loss, since an operation that has more time than it needs waits
-//    for free.
+//    for free. Events of different slots (splice.hpp) are never joined.
 // Nodes are numbered by earliest start at the longest durations, ties in topological order, so that what is close in
 // time is close in memory, and every arc goes from a lower to a higher number.
 #pragma once
@@ -32,9 +32,10 @@ struct Dependency {
 class ActivityNetwork {
  public:
   // `longest` is each operation's longest useful duration; operations with `fixed` true are constraints, not choices.
+  // `slot` is each operation's slot, or empty if the pipeline is not to be spliced.
   // Returns false if the dependencies contain a cycle; the network is then empty.
   bool build(std::span<const Time> longest, std::span<const std::uint8_t> fixed,
-             std::span<const Dependency> dependencies);
+             std::span<const Dependency> dependencies, std::span<const std::int32_t> slot = {});
 
   std::int32_t num_nodes() const { return num_nodes_; }
   std::int32_t num_arcs() const { return static_cast<std::int32_t>(tail_.size()); }
@@ -52,6 +53,10 @@ class ActivityNetwork {
   // Per node: the longest path from the source when every arc has length().
   const std::vector<Time>& earliest() const { return earliest_; }
 
+  // Per node: the lowest event joined in it, 2 * operation for a start and 2 * operation + 1 for an end; source and sink
+  // are 2 * operations and that plus one.
+  const std::vector<std::int32_t>& event() const { return event_; }
+
   // Longest path from source to sink with these arc lengths, O(nodes + arcs).
   Time longest_path(std::span<const Time> arc_length) const;
 
@@ -65,6 +70,7 @@ class ActivityNetwork {
   std::vector<std::int32_t> operation_;
   std::vector<Time> length_;
   std::vector<Time> earliest_;
+  std::vector<std::int32_t> event_;
   std::vector<std::int32_t> arcs_by_tail_;  // arc numbers, sorted by tail
 };
 

@@ -67,6 +67,7 @@ struct Frontier {
   DurationHistory durations;     // of the operations in `operation`
   std::vector<std::int32_t> operation;      // operations that have a choice
   std::vector<Time> longest;     // per operation of the problem: longest useful, or fixed, duration
+  std::vector<std::int32_t> repeated_slots;  // if spliced: per interval i, i + 1, a slot of each region
 
   // Durations (quanta) of every operation of the problem, between breakpoints `index` and `index + 1`.
   std::vector<double> durations_between(std::size_t index, double share) const;

@@ -8,6 +8,7 @@ enum class SolveStatus {
   kInterrupted,         // the progress callback asked to stop; the frontier is not usable
   kCyclic,              // the dependencies contain a cycle
   kOutOfRange,          // the magnitudes do not fit 128-bit integers
+  kNotSpliceable,       // no slot of the steady state could be repeated at some breakpoint: solve a larger pipeline
   kCertificateFailed,   // a breakpoint did not pass its optimality check: a defect of the solver
 };
 

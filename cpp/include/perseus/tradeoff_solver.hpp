@@ -30,6 +30,7 @@
 #include "perseus/frontier.hpp"
 #include "perseus/max_flow.hpp"
 #include "perseus/quantization.hpp"
+#include "perseus/splice.hpp"
 #include "perseus/status.hpp"
 
 namespace perseus {
@@ -41,6 +42,7 @@ struct TradeoffProblem {
   std::span<const std::int32_t> predecessor;     // per dependency
   std::span<const std::int32_t> successor;       // per dependency
   std::span<const double> latency_s;             // per dependency
+  SlotMap slots;                                 // empty, or: solve the pipeline with slots repeated (splice.hpp)
 };
 
 struct SolveProgress {

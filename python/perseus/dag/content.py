@@ -16,7 +16,7 @@ from perseus.orders.dependencies import implied_by_program_order, program_edges
 from perseus.orders.notation import OperationName
 from perseus.orders.registry import find_schedule
 from perseus.orders.schedule import Schedule, ScheduleSizes
-from perseus.orders.table import OperationTable
+from perseus.orders.table import NO_MICROBATCH, OperationTable
 
 
 class Edges(NamedTuple):
@@ -148,7 +148,7 @@ class ArrayContent:
         """Number of operations; costs nothing."""
         return len(self.table)
 
-    @property
+    @cached_property
     def num_ranks(self) -> int:
         """Number of ranks; costs nothing."""
         return int(self.table.rank.max()) + 1
@@ -161,8 +161,10 @@ class ArrayContent:
 
 def operation_name(table: OperationTable, row: int) -> str:
     """Return an operation's name for a message, such as "forward(stage 0, microbatch 3)"."""
-    kind = table.kinds[table.kind_code[row]]
-    return str(OperationName(kind, int(table.stage[row]), int(table.microbatch[row])))
+    kind, microbatch = table.kinds[table.kind_code[row]], int(table.microbatch[row])
+    name = str(OperationName(kind, int(table.stage[row]), microbatch))
+    # Without a microbatch the name may occur several times.
+    return f"operation {row} {name}" if microbatch == NO_MICROBATCH else name
 
 
 def join_program_order(edges: Edges, rank: NDArray[np.int32]) -> Edges:
@@ -242,7 +244,7 @@ def _cycle_message(cycle: list[int], name_of: Callable[[int], str], rank: NDArra
 
     def reason_of(before: int, after: int) -> str:
         next_in_order = after == before + 1 and rank[before] == rank[after]
-        return f" (order of rank {rank[before]})" if next_in_order else " (data)"
+        return f" (order of rank {rank[before]})" if next_in_order else " (dependency)"
 
     return (
         "the orders deadlock, each of these operations waits for the one before it: "

@@ -200,7 +200,10 @@ def _read_labels(data: Mapping[str, object], size: int) -> tuple[Hashable, ...] 
         return None
     labels = _list(data, "labels")
     _check_length("labels", len(labels), size)
-    return tuple(_read_label(label) for label in labels)
+    read = tuple(_read_label(label) for label in labels)
+    if len(set(read)) < size:
+        raise DagError("some labels occur twice; each operation has its own label, or labels is null")
+    return read
 
 
 def _read_label(label: object) -> Hashable:

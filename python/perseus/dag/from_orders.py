@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def content_from_orders(
     if edges is None:
         pairs = data_edges(table)
         latencies = np.full(len(pairs), np.nan)
-        if np.ndim(latency_s):  # type: ignore[arg-type]
+        if _values(latency_s) is not None:
             raise DagError("latency_s is a sequence, but no edges are given; give one number, or the edges too")
     else:
         pairs, latencies = _read_edges(edges, index, len(table))
@@ -55,29 +56,38 @@ def _read_edges(
     edges: Iterable[object], index: NameIndex, num_operations: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return pairs, shape (num_edges, 2), and the latency of each edge, NaN where the edge gives none."""
-    if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-        raise DagError(f"edges is {edges!r}; it must hold pairs (predecessor, successor)")
+    if isinstance(edges, (str, bytes, Mapping)) or not isinstance(edges, Iterable):
+        raise DagError(f"edges is {edges!r}; it must be a sequence of pairs (predecessor, successor)")
+    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu" and edges.ndim == 2 and edges.shape[1] == 2:
+        return _checked_pairs(edges, num_operations), np.full(len(edges), np.nan)
     pairs: list[tuple[int, int]] = []
     latencies: list[float] = []
     for number, edge in enumerate(edges):
-        where = f"edges[{number}]"
         if isinstance(edge, str) or not isinstance(edge, Iterable):
-            raise DagError(f"{where} is {edge!r}; it must be (predecessor, successor) or (..., latency_s)")
+            raise DagError(f"edges[{number}] is {edge!r}; it must be (predecessor, successor) or (..., latency_s)")
         ends = tuple(edge)
         if len(ends) not in (2, 3):
-            raise DagError(f"{where} has {len(ends)} members; it must be (predecessor, successor) or (..., latency_s)")
-        pairs.append(
-            (
-                _row_of(ends[0], f"the predecessor of {where}", index, num_operations),
-                _row_of(ends[1], f"the successor of {where}", index, num_operations),
+            raise DagError(
+                f"edges[{number}] has {len(ends)} members; it must be (predecessor, successor) or (..., latency_s)"
             )
-        )
-        latencies.append(checked_seconds(f"the latency_s of {where}", ends[2]) if len(ends) == 3 else float("nan"))
+        pairs.append((_row_of(ends[0], number, index, num_operations), _row_of(ends[1], number, index, num_operations)))
+        latencies.append(np.nan if len(ends) == 2 else checked_seconds(f"the latency_s of edges[{number}]", ends[2]))
     return np.array(pairs, dtype=np.int32).reshape(-1, 2), np.array(latencies, dtype=np.float64)
 
 
-def _row_of(end: object, where: str, index: NameIndex, num_operations: int) -> int:
-    if isinstance(end, (str, tuple)):
+def _checked_pairs(pairs: NDArray[Any], num_operations: int) -> NDArray[np.int32]:
+    outside = np.argwhere((pairs < 0) | (pairs >= num_operations))
+    if outside.size:
+        edge, end = outside[0]
+        checked_index(f"an end of edges[{edge}]", pairs[edge, end], num_operations - 1)
+    return pairs.astype(np.int32)
+
+
+def _row_of(end: object, edge: int, index: NameIndex, num_operations: int) -> int:
+    if type(end) is int and 0 <= end < num_operations:
+        return end
+    where = f"an end of edges[{edge}]"
+    if isinstance(end, (str, tuple, list)):
         return index.row(parse_operation(end, where), where)
     return checked_index(where, end, num_operations - 1)
 
@@ -86,8 +96,8 @@ def _filled_latencies(
     latencies: NDArray[np.float64], latency_s: object, pairs: NDArray[np.int32], table: OperationTable
 ) -> NDArray[np.float64]:
     """Return the latency of each edge: its own, or `latency_s` if it joins two ranks, or 0."""
-    if np.ndim(latency_s):  # type: ignore[arg-type]
-        given = list(latency_s)  # type: ignore[call-overload]
+    given = _values(latency_s)
+    if given is not None:
         if len(given) != len(pairs):
             raise DagError(f"latency_s has {len(given)} values for {len(pairs)} edges; give one for each edge")
         if not np.isnan(latencies).all():
@@ -96,6 +106,13 @@ def _filled_latencies(
     between_ranks = table.rank[pairs[:, 0]] != table.rank[pairs[:, 1]]
     default = np.where(between_ranks, checked_seconds("latency_s", latency_s), 0.0)
     return np.where(np.isnan(latencies), default, latencies)
+
+
+def _values(latency_s: object) -> list[object] | None:
+    """Return the members of a sequence, None for what should be one number."""
+    if not isinstance(latency_s, Collection) or isinstance(latency_s, (str, bytes, Set, Mapping)):
+        return None
+    return None if getattr(latency_s, "ndim", 1) == 0 else list(latency_s)
 
 
 def checked_seconds(what: str, value: object) -> float:

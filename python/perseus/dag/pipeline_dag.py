@@ -314,7 +314,10 @@ class PipelineDag:
         return float(np.max(precedence.earliest_starts(durations, *self._swept_edges) + durations))
 
     def _checked_durations(self, durations_s: ArrayLike) -> NDArray[np.float64]:
-        durations = np.asarray(durations_s, dtype=np.float64)
+        try:
+            durations = np.asarray(durations_s, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DagError("durations_s are not numbers; give one number of seconds for each operation") from None
         if durations.shape != (self.num_operations,):
             raise DagError(
                 f"durations_s has shape {durations.shape}; it must be ({self.num_operations},), "

@@ -89,7 +89,7 @@ def checked_name(kind: object, stage: object, microbatch: object, where: str) ->
     """
     if not isinstance(kind, str) or not kind or (len(kind) == 1 and kind not in LETTERS):
         raise DagError(f"the kind of {where} is {kind!r}; it must be a name such as 'forward', or F, B, I, W, R")
-    no_microbatch = microbatch is None or (type(microbatch) is int and microbatch == NO_MICROBATCH)
+    no_microbatch = microbatch is None or (isinstance(microbatch, (int, np.integer)) and microbatch == NO_MICROBATCH)
     return OperationName(
         kind_name(kind),
         checked_index(f"the stage of {where}", stage, MAX_STAGE),
@@ -118,7 +118,7 @@ def parse_operation(item: object, where: str, default_stage: int | None = None) 
         return checked_name(item.kind, item.stage, item.microbatch, where)
     if isinstance(item, str):
         return _parse_text(item, where, default_stage)
-    if isinstance(item, tuple) and len(item) in (2, 3):
+    if isinstance(item, (tuple, list)) and len(item) in (2, 3):
         return checked_name(item[0], item[1], item[2] if len(item) == 3 else None, where)
     raise DagError(f"{where} is {item!r}; {_FORMS}")
 

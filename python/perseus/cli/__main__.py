@@ -1,0 +1,8 @@
+"""``python -m perseus.cli``: the same as the ``perseus`` command."""
+
+import sys
+
+from perseus.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

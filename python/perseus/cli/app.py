@@ -1,0 +1,123 @@
+"""The command line as a whole: its subcommands, and how every ending becomes an exit code and a message."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+import perseus
+from perseus.cli import output
+from perseus.cli.exit_codes import ExitCode, exit_code_help, exit_code_of
+from perseus.cli.options import JsonOption
+from perseus.cli.show import show
+from perseus.cli.solve import solve
+from perseus.errors import InfeasibleTimeError, PerseusError
+
+# typer hands out these two only through the class below them, whether it uses click or its own copy.
+_UsageError = typer.BadParameter.__mro__[1]
+_ClickException = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="perseus",
+    help="The exact time-energy frontier of a training pipeline, and the GPU clocks that reach it.",
+    epilog=exit_code_help(),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command(epilog=exit_code_help())(solve)
+app.command(epilog=exit_code_help())(show)
+
+
+@app.callback(invoke_without_command=True)
+def perseus_command(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The exact time-energy frontier of a training pipeline, and the GPU clocks that reach it."""
+    if version:
+        out = output.Output(as_json=as_json)
+        out.show_text(f"perseus {perseus.__version__}")
+        out.show_json({"version": perseus.__version__})
+        raise typer.Exit
+    if as_json:  # before the subcommand it means the same as behind it
+        context.default_map = {name: {"as_json": True} for name in ("solve", "show")}
+    if context.invoked_subcommand is None:
+        if as_json:
+            context.fail("Missing command.")
+        output.write(sys.stderr, f"{context.get_help()}\n")
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return the exit code; nothing is raised, whatever happens."""
+    as_json = "--json" in arguments
+    try:
+        code = _invoke(arguments)
+    except Exception as error:
+        code = _tell(error, as_json=as_json)
+    except KeyboardInterrupt as error:
+        code = _tell(error, as_json=as_json)
+    output.flush()
+    return int(code)
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
+        result = app(arguments, prog_name="perseus", standalone_mode=False)
+    except typer.Abort:  # what typer makes of Ctrl-C
+        raise KeyboardInterrupt from None
+    except SystemExit as ending:  # what typer makes of a closed pipe while it prints help
+        return ExitCode.OK if isinstance(ending.__context__, BrokenPipeError) else ExitCode.UNEXPECTED
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _tell(error: BaseException, *, as_json: bool) -> int:
+    """Tell the user about an error; return the exit code."""
+    is_usage = isinstance(error, _ClickException)
+    code = ExitCode.USAGE if is_usage else exit_code_of(error)
+    if as_json:
+        output.write(sys.stdout, output.as_json_text({"error": _as_document(error)}) + "\n")
+    elif is_usage:
+        output.write(sys.stderr, _usage_text(error))
+    else:
+        output.write(sys.stderr, f"perseus: {_message(error)}\n")
+    if not is_usage and not _is_expected(error):
+        output.write(sys.stderr, "".join(traceback.format_exception(error)))
+        output.write(sys.stderr, "This is a defect in Perseus: please report it with the lines above.\n")
+    return code
+
+
+def _is_expected(error: BaseException) -> bool:
+    return isinstance(error, (PerseusError, OSError, KeyboardInterrupt, MemoryError))
+
+
+def _as_document(error: BaseException) -> dict[str, object]:
+    is_usage = isinstance(error, _ClickException)
+    document: dict[str, object] = {
+        "type": "UsageError" if is_usage else type(error).__name__,
+        "message": _message(error),
+    }
+    if isinstance(error, InfeasibleTimeError):
+        document["min_time_s"] = error.min_time_s
+    return document
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, _ClickException):
+        return str(error.format_message())  # type: ignore[attr-defined]
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _usage_text(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    usage = "" if context is None else f"{context.get_usage()}\nTry '{context.command_path} --help'.\n"
+    return f"{usage}perseus: {_message(error)}\n"

@@ -1,0 +1,1 @@
+"""Pictures of a solved pipeline; matplotlib is imported only when something is drawn."""
