@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perseus.cli.options import JsonOption, QuietOption
+from perseus.cli.output import Output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,8 +24,6 @@ app = typer.Typer(
     help="Jobs that run again and again and find their batch size and power limit.",
     no_args_is_help=True,
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON on stdout and nothing else there.")]
 
 
 @app.command()
@@ -41,24 +40,24 @@ def replay(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
     as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Replay recurring jobs from measured traces, with the policy that live jobs use."""
     from perseus.recurring.replay import ReplaySettings
 
     settings = ReplaySettings(eta=eta, beta=beta, window=window, recurrences=recurrences)
+    out = Output(as_json=as_json, quiet=quiet)
     traces = _traces(trace_dir, gpu, job)
-    summaries = [_summary(trace, settings, seeds) for trace in _with_progress(traces, quiet=as_json)]
+    summaries = [_summary(trace, settings, seeds) for trace in _with_progress(traces, shown=out.may_show_progress)]
     if plot is not None:
         from perseus.recurring.replay_plot import plot_summaries
 
         plot_summaries(summaries, plot)
-    if as_json:
-        _write_json({"eta": eta, "beta": _number(beta), "seeds": seeds, "jobs": [_as_dict(s) for s in summaries]})
-        return
-    _print(_potential_table(summaries))
-    _print(_replay_table(summaries))
+    out.show_json({"eta": eta, "beta": _number(beta), "seeds": seeds, "jobs": [_as_dict(s) for s in summaries]})
+    out.show(_potential_table(summaries))
+    out.show(_replay_table(summaries))
     for name, ratio in _geomeans(summaries).items():
-        typer.echo(f"{name}: geometric mean of Zeus energy / default energy {ratio:.3f}")
+        out.show_text(f"{name}: geometric mean of Zeus energy / default energy {ratio:.3f}")
 
 
 @app.command()
@@ -68,6 +67,7 @@ def show(
         Path | None, typer.Option(help="Trial log; by default $PERSEUS_RECURRING_STORE or the user's own.")
     ] = None,
     as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Show the trials of a live job, what they have taught, and what comes next."""
     from perseus.recurring.store import TrialStore, default_path
@@ -75,11 +75,10 @@ def show(
     log = TrialStore(default_path() if store is None else store)
     settings = log.settings(job)
     documents = [_job_document(log, key, settings) for key in log.keys(job)]
-    if as_json:
-        _write_json({"job": job, "hardware": documents})
-        return
+    out = Output(as_json=as_json, quiet=quiet)
+    out.show_json({"job": job, "hardware": documents})
     for document in documents:
-        _print_job(job, document)
+        _show_job(out, job, document)
 
 
 def _traces(trace_dir: Path, gpus: list[str] | None, jobs: list[str] | None) -> list[Trace]:
@@ -104,13 +103,12 @@ def _summary(trace: Trace, settings: ReplaySettings, seeds: int) -> Summary:
     return summarize(trace, settings, [replay_job(trace, settings, seed) for seed in range(seeds)])
 
 
-def _with_progress(traces: list[Trace], *, quiet: bool) -> Iterator[Trace]:
+def _with_progress(traces: list[Trace], *, shown: bool) -> Iterator[Trace]:
     """Yield the traces; a bar on stderr shows how far they have come, if someone can see it."""
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
         task = bar.add_task("replaying", total=len(traces))
         for trace in traces:
             bar.update(task, description=f"{trace.job.name} on {trace.gpu}")
@@ -206,7 +204,7 @@ def _job_document(log: TrialStore, key: JobKey, settings: JobSettings) -> dict[s
     }
 
 
-def _print_job(job: str, document: dict[str, object]) -> None:
+def _show_job(out: Output, job: str, document: dict[str, object]) -> None:
     from rich.table import Table
 
     columns = ("number", "batch_size", "phase", "ending", "epochs", "energy_j", "time_s", "power_limit_w", "cost_j")
@@ -217,10 +215,10 @@ def _print_job(job: str, document: dict[str, object]) -> None:
     assert isinstance(trials, list)
     for trial in trials:
         table.add_row(*(_cell(trial[column]) for column in columns))
-    _print(table)
+    out.show(table)
     following = document["next"]
     assert isinstance(following, dict)
-    typer.echo(f"next: batch size {following['batch_size']} ({following['phase']})")
+    out.show_text(f"next: batch size {following['batch_size']} ({following['phase']})")
 
 
 def _cell(value: object) -> str:
@@ -230,14 +228,3 @@ def _cell(value: object) -> str:
 def _number(value: float) -> float | None:
     """Return a number for JSON, which has neither infinity nor NaN."""
     return float(value) if math.isfinite(value) else None
-
-
-def _print(table: Table) -> None:
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-
-
-def _write_json(document: dict[str, object]) -> None:
-    typer.echo(json.dumps(document, indent=2, allow_nan=False))

@@ -233,7 +233,8 @@ def expected(trace: Trace, batch_size: int, limit_w: float, eta: float) -> Confi
     index = int(np.flatnonzero(measured.limits_w == limit_w)[0])
     time_s = measured.mean_epochs(trace.job.max_epochs) * float(measured.epoch_times_s[index])
     energy_j = time_s * float(measured.average_powers_w[index])
-    cost_j = Preference(eta=eta, max_power_w=trace.max_power_w).cost_j(energy_j, time_s)
+    preference = Preference(eta=eta, max_power_w=trace.max_power_w)
+    cost_j = preference.cost_j(energy_j, time_s) if math.isfinite(time_s) else math.inf
     return Configuration(batch_size=batch_size, limit_w=limit_w, energy_j=energy_j, time_s=time_s, cost_j=cost_j)
 
 
