@@ -363,7 +363,7 @@ def _trial(row: tuple[Any, ...]) -> Trial:
         result = TrialResult(
             ending=ending,
             epochs=epochs,
-            energy_j=energy_j,
+            energy_j=math.nan if energy_j is None else energy_j,
             time_s=time_s,
             metric=metric,
             power_limit_w=power_limit_w,

@@ -163,8 +163,9 @@ class Trace:
 
     @property
     def default(self) -> int:
-        """The default batch size, or the largest on this GPU if that is less."""
-        return min(self.job.default_batch_size, max(self.batch_sizes))
+        """The default batch size, or the largest below it if this GPU lacks it, or else the smallest."""
+        fitting = [size for size in self.batch_sizes if size <= self.job.default_batch_size]
+        return max(fitting, default=min(self.batch_sizes))
 
     @property
     def num_power_limits(self) -> int:
@@ -187,12 +188,21 @@ def read_trace(directory: str | os.PathLike[str], gpu: str, job: TracedJob) -> T
     Raises
     ------
     TraceError
-        If a file, a column, or every common batch size of the two files is missing.
+        If a file, a column, or every common batch size of the two files is missing, or a number is none.
     """
+    try:
+        return _read_trace(Path(directory), gpu, job)
+    except ValueError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(f"the traces in {directory} have a bad row ({error}); restore the original files") from error
+
+
+def _read_trace(directory: Path, gpu: str, job: TracedJob) -> Trace:
     power_rows = [
-        row for row in _rows(Path(directory) / f"summary_power_{gpu}.csv", _POWER_COLUMNS) if _is_of(row, job)
+        row for row in _rows(directory / f"summary_power_{gpu}.csv", _POWER_COLUMNS) if _is_of(row, job)
     ]
-    train_rows = [row for row in _rows(Path(directory) / "summary_train.csv", _TRAIN_COLUMNS) if _is_of(row, job)]
+    train_rows = [row for row in _rows(directory / "summary_train.csv", _TRAIN_COLUMNS) if _is_of(row, job)]
     epochs = _epochs_by_batch_size(train_rows, job.target)
     powers: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
     for row in power_rows:
