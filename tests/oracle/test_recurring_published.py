@@ -133,9 +133,7 @@ def test_published_optima(name: str, summaries: dict[tuple[str, str], Summary]) 
 
 @pytest.mark.parametrize(("gpu", "name"), EVERY)
 @pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
-def test_optimum_is_that_of_the_oracle(
-    gpu: str, name: str, eta: float, traces: dict[tuple[str, str], Trace]
-) -> None:
+def test_optimum_is_that_of_the_oracle(gpu: str, name: str, eta: float, traces: dict[tuple[str, str], Trace]) -> None:
     table = oracle_table(gpu, name, eta)
     best = table[table.cost_j <= table.cost_j.min() * (1 + 1e-12)]
     found = best_configuration(traces[gpu, name], eta)

@@ -253,7 +253,7 @@ def _observed_cost_j(state: PolicyState, outcome: Outcome) -> float:
     """Return what a trial counts as: its cost, or after a failure also that of running again."""
     if outcome.ending == "reached":
         return outcome.cost_j
-    spent = outcome.cap_j if outcome.ending == "capped" else outcome.cost_j
+    spent = outcome.cap_j if outcome.ending == "capped" and math.isfinite(outcome.cap_j) else outcome.cost_j
     again = state.min_cost_j
     return spent + again if math.isfinite(again) else spent
 

@@ -199,9 +199,7 @@ def read_trace(directory: str | os.PathLike[str], gpu: str, job: TracedJob) -> T
 
 
 def _read_trace(directory: Path, gpu: str, job: TracedJob) -> Trace:
-    power_rows = [
-        row for row in _rows(directory / f"summary_power_{gpu}.csv", _POWER_COLUMNS) if _is_of(row, job)
-    ]
+    power_rows = [row for row in _rows(directory / f"summary_power_{gpu}.csv", _POWER_COLUMNS) if _is_of(row, job)]
     train_rows = [row for row in _rows(directory / "summary_train.csv", _TRAIN_COLUMNS) if _is_of(row, job)]
     epochs = _epochs_by_batch_size(train_rows, job.target)
     powers: dict[int, list[tuple[float, float, float]]] = defaultdict(list)

@@ -48,11 +48,15 @@ def test_step_is_a_callback(gpu: FakeGpu) -> None:
 
 
 def test_a_loop_that_ends_early_restores(gpu: FakeGpu) -> None:
-    with pytest.raises(KeyError), GlobalPowerLimit(gpus=[gpu], clock=gpu.clock) as limit:
-        for k in limit.steps(range(5000)):
-            gpu.step()
-            if k == 400:
-                raise KeyError(k)
+    def train() -> None:
+        with GlobalPowerLimit(gpus=[gpu], clock=gpu.clock) as limit:
+            for k in limit.steps(range(5000)):
+                gpu.step()
+                if k == 400:
+                    raise KeyError(k)
+
+    with pytest.raises(KeyError):
+        train()
     assert gpu.limit_w == 250.0
 
 
@@ -74,5 +78,5 @@ def test_no_gpu(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("max_slowdown", [-0.1, float("nan")])
 def test_slowdown_is_checked(max_slowdown: float) -> None:
-    with pytest.raises(JobError, match="0.05 for 5 %"):
+    with pytest.raises(JobError, match=r"0\.05 for 5 %"):
         GlobalPowerLimit(max_slowdown=max_slowdown)

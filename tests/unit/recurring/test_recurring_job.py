@@ -94,14 +94,21 @@ def test_an_empty_list_leaves_the_power_limit_alone(world: World) -> None:
 
 def test_an_exception_passes_and_the_trial_is_given_out_again(world: World) -> None:
     job = world.job()
-    with pytest.raises(ZeroDivisionError), job.run() as run:
-        run.begin_epoch()
-        for _ in range(30):
-            world.gpu.step()
-            run.step()
-        _ = 1 // 0
+    runs = []
+
+    def train() -> None:
+        with job.run() as run:
+            runs.append(run)
+            run.begin_epoch()
+            for _ in range(30):
+                world.gpu.step()
+                run.step()
+            _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        train()
     assert world.gpu.limit_w == 250.0
-    assert run.result.ending == "abandoned"  # type: ignore[union-attr]
+    assert runs[0].result.ending == "abandoned"  # type: ignore[union-attr]
     with job.run() as run:
         assert (run.batch_size, run.plan.trial_number) == (32, 1)
         world.train(run)

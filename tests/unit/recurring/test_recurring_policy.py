@@ -19,7 +19,9 @@ SETTINGS = PolicySettings(batch_sizes=(8, 16, 32, 64), default=32)
 COSTS = {8: 30.0, 16: 10.0, 32: 12.0, 64: 20.0}
 
 
-def run(state: PolicyState, settings: PolicySettings, costs: dict[int, float], trials: int) -> tuple[list[str], PolicyState]:
+def run(
+    state: PolicyState, settings: PolicySettings, costs: dict[int, float], trials: int
+) -> tuple[list[str], PolicyState]:
     """Run trials that cost as given, infinite for a target out of reach; return what happened."""
     history = []
     for _ in range(trials):

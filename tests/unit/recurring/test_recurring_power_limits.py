@@ -109,9 +109,7 @@ def test_a_counter_reset_does_not_spoil_a_window() -> None:
 
 @pytest.mark.parametrize("method", ["set_power_limit_w", "energy_j"])
 @pytest.mark.parametrize("after", [0, 50, 300])
-def test_a_fault_ends_the_sweep_once_and_restores(
-    method: str, after: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_ends_the_sweep_once_and_restores(method: str, after: int, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     gpu = FakeGpu(clock)
     found: list[Measurement] = []

@@ -6,9 +6,7 @@ from perseus.recurring.errors import TraceError
 from perseus.recurring.replay import ReplaySettings, replay
 from perseus.recurring.trace import TRACED_JOBS, TracedJob, gpus_of, read_trace
 
-JOB = TracedJob(
-    name="tiny", dataset="d", network="n", optimizer="o", target=0.5, max_epochs=10, default_batch_size=32
-)
+JOB = TracedJob(name="tiny", dataset="d", network="n", optimizer="o", target=0.5, max_epochs=10, default_batch_size=32)
 TRAIN = """dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch
 d,n,16,o,1,1,0.5,4
 d,n,16,o,1,2,0.5,6
