@@ -44,7 +44,7 @@ def own_gpus() -> list[PowerGpu]:
     are visible to it.
     """
     try:
-        visible: Sequence[PowerGpu] = importlib.import_module("perseus.device").visible_gpus()
+        visible: Sequence[PowerGpu] = importlib.import_module("perseus.device").open_gpus()
     except Exception as error:  # whatever the driver answers, training goes on
         logger.warning("no GPU can be measured (%s): the cost of a run is its time alone", error)
         return []
@@ -131,6 +131,10 @@ class GpuGroup:
                 self.measurable = False
                 logger.warning("the energy cannot be read (%s); this run stays unmeasured", error)
         return dict.fromkeys(self._gpus, math.nan)
+
+    def counter_resets(self) -> int:
+        """Return how often counters were seen to begin anew; energy across that is not known."""
+        return sum(int(getattr(gpu, "counter_resets", 0)) for gpu in self._gpus.values())
 
     def set_limit_w(self, limit_w: float) -> bool:
         """Set the power limit of every GPU, each within its range; return whether that worked."""

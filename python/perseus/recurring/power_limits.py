@@ -216,6 +216,7 @@ class PowerLimitSweep:
         self._window: Window | None = None  # None while settling
         self._set_at_s: float | None = None  # None before the limit has been set
         self._steps = 0
+        self._resets = gpus.counter_resets()
         self.failed = False
 
     @property
@@ -233,10 +234,7 @@ class PowerLimitSweep:
         self._steps += 1
         now_s = self._clock()
         if self._window is not None:
-            if self._window.is_open:
-                self._window.step(now_s, self._gpus.energies_j())
-            else:
-                self._window.open(now_s, self._gpus.energies_j())
+            self._watch(self._window, now_s)
         if self._ranks.size == 1 or self._steps % self._timing.check_every == 0:
             self._agree(self._ranks.gather(self._report(now_s)))
         return self.done
@@ -245,6 +243,16 @@ class PowerLimitSweep:
         """Note that what follows, such as an evaluation, is no training step."""
         if self._window is not None and self._window.is_open:
             self._window.close()
+
+    def _watch(self, window: Window, now_s: float) -> None:
+        energies_j, resets = self._gpus.energies_j(), self._gpus.counter_resets()
+        if resets != self._resets:
+            self._resets = resets
+            self._window = window = Window()  # what it has seen is void
+        if window.is_open:
+            window.step(now_s, energies_j)
+        else:
+            window.open(now_s, energies_j)
 
     @property
     def _is_broken(self) -> bool:

@@ -95,6 +95,21 @@ class RunResult:
     metric: float | None
 
 
+class _Reading(NamedTuple):
+    """Time and energy counters at one moment."""
+
+    time_s: float
+    energies_j: Mapping[str, float]
+    counter_resets: int
+
+    def energies_until(self, later: _Reading) -> dict[str, float]:
+        """Return the energies used since, by UUID; NaN if a counter began anew in between."""
+        if later.counter_resets != self.counter_resets:
+            return dict.fromkeys(self.energies_j, math.nan)
+        differences_j = {uuid: later.energies_j[uuid] - before_j for uuid, before_j in self.energies_j.items()}
+        return {uuid: used_j if used_j >= 0.0 else math.nan for uuid, used_j in differences_j.items()}
+
+
 class _EpochReport(NamedTuple):
     """What one rank tells the others about an epoch."""
 
@@ -144,7 +159,7 @@ class Run:
         self._metric: float | None = None
         self._new_metric: float | None = None  # reported in the epoch in progress
         self._warned = False
-        self._start: tuple[float, dict[str, float]] | None = None  # of the epoch in progress
+        self._start: _Reading | None = None  # when the epoch in progress began
         self._swept_in_epoch = False
         if self._sweep.done:
             self._choose_limit()
@@ -195,7 +210,7 @@ class Run:
             self._ending = "capped"
         if self._ending is not None:
             return False
-        self._start = (self._clock(), self._gpus.energies_j())
+        self._start = self._read()
         self._steps = 0
         self._swept_in_epoch = not self._sweep.done
         return True
@@ -230,10 +245,8 @@ class Run:
             raise RunError("an epoch ended that had not begun; call begin_epoch() first")
         self._sweep.pause()
         synchronize()
-        began_s, before_j = self._start
-        now_j = self._gpus.energies_j()
-        energies_j = {uuid: _difference(before_j[uuid], now_j[uuid]) for uuid in before_j}
-        report = _EpochReport(energies_j, self._clock() - began_s, self._new_metric)
+        before, now = self._start, self._read()
+        report = _EpochReport(before.energies_until(now), now.time_s - before.time_s, self._new_metric)
         self._start, self._new_metric = None, None
         self._add_epoch(self._ranks.gather(report))
 
@@ -258,6 +271,9 @@ class Run:
             metric=self._metric,
         )
         return self.result
+
+    def _read(self) -> _Reading:
+        return _Reading(self._clock(), self._gpus.energies_j(), self._gpus.counter_resets())
 
     def _final_ending(self, abandoned: bool) -> Ending:
         if abandoned or (self._ending is None and not self._epochs):
@@ -314,8 +330,3 @@ class Run:
             chosen_w = cheapest_point(self._points, self.plan.preference).limit_w
             if self._gpus.set_limit_w(chosen_w):
                 self._power_limit_w = chosen_w
-
-
-def _difference(before_j: float, now_j: float) -> float:
-    """Return the energy between two readings; NaN if the counter began anew in between."""
-    return now_j - before_j if now_j >= before_j else math.nan

@@ -38,6 +38,8 @@ class FakeGpu:
         self.noise = noise
         self.limit_w = range_w[1]
         self.limits_set_w: list[float] = []
+        self.counter_resets = 0
+        self._lost_j = 0.0
         self.fails: dict[str, Exception] = {}
         self._random = random.Random(uuid)
         self._energy_j = 0.0
@@ -48,7 +50,7 @@ class FakeGpu:
 
     def energy_j(self) -> float:
         self._maybe_fail("energy_j")
-        return self._shown_j
+        return self._lost_j + self._shown_j
 
     def power_limit_w(self) -> float:
         self._maybe_fail("power_limit_w")
@@ -93,7 +95,11 @@ class FakeGpu:
         self.work(duration_s)
         self.clock.now_s += duration_s
 
-    def reset_counter(self) -> None:
+    def reset_counter(self, *, hidden: bool = False) -> None:
+        """Let the counter begin anew; hidden as by the device layer, which lets no reading fall but counts resets."""
+        if hidden:
+            self._lost_j += self._shown_j
+            self.counter_resets += 1
         self._energy_j = self._shown_j = 0.0
 
     def _maybe_fail(self, method: str) -> None:

@@ -96,13 +96,14 @@ def test_long_steps_end_by_time() -> None:
     assert any(m.half_width > 0.01 for m in found)
 
 
-def test_a_counter_reset_does_not_spoil_a_window() -> None:
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_counter_reset_does_not_spoil_a_window(hidden: bool) -> None:
     clock = Clock()
     gpu = FakeGpu(clock)
     found: list[Measurement] = []
     sweep = sweep_of([gpu], clock, found)
     train(sweep, gpu, steps=40)
-    gpu.reset_counter()
+    gpu.reset_counter(hidden=hidden)
     train(sweep, gpu)
     assert found[0].point.average_power_w == pytest.approx(gpu.power_w(250.0), rel=0.02)
 

@@ -82,7 +82,7 @@ def test_a_world_of_one_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_own_gpus(torch: object, local_rank: str | None, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = [FakeGpu(Clock(), uuid=f"GPU-{k}") for k in range(3)]
-    device = SimpleNamespace(visible_gpus=lambda: gpus)
+    device = SimpleNamespace(open_gpus=lambda: gpus)
     monkeypatch.setattr("perseus.recurring.gpus.importlib.import_module", lambda name: device)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     if local_rank is not None:

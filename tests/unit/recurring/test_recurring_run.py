@@ -181,13 +181,14 @@ def test_energy_that_cannot_be_read_leaves_the_run_unmeasured(gpu: FakeGpu, cloc
     assert (result.ending, result.reached, result.epochs) == ("unmeasured", True, 3)
 
 
-def test_a_counter_that_began_anew_leaves_the_run_unmeasured(gpu: FakeGpu, clock: Clock) -> None:
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_counter_that_began_anew_leaves_the_run_unmeasured(gpu: FakeGpu, clock: Clock, hidden: bool) -> None:
     run = make_run(gpu, clock)
     for epoch in run.epochs():
         for _ in range(5):
             gpu.step()
         if epoch == 1:
-            gpu.reset_counter()
+            gpu.reset_counter(hidden=hidden)
         run.report(0.95 if epoch == 2 else 0.0)
     assert run.close().ending == "unmeasured"
 
