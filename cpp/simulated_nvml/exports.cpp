@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -128,12 +129,17 @@ void audit(Device device, int kind, Result code, unsigned first, unsigned second
   machine()->record({machine()->now_s(), getpid(), handle_index(device), kind, code, first, second});
 }
 
+/// Whether calls that change settings are refused: for the GPU, or for this process (as if it weren't root).
+bool may_not_set(const GpuState& gpu) {
+  return gpu.options.permission_denied != 0 || std::getenv("PERSEUS_SIMULATED_GPU_UNPRIVILEGED") != nullptr;
+}
+
 /// Order new clocks and, as the real call does, come back when they are in effect.
 Result change_clocks(const char* function, Device device, ClockRange asked) {
   double effective_s = 0;
   bool blocks = false;
   const Result result = with_gpu(function, device, [&](GpuState& gpu) -> Result {
-    if (gpu.options.permission_denied != 0) return no_permission;
+    if (may_not_set(gpu)) return no_permission;
     if (asked.min_mhz > asked.max_mhz) return invalid_argument;
     ClockRange range{0, 0};
     if (asked.max_mhz > 0) {
@@ -428,7 +434,7 @@ PERSEUS_EXPORT Result nvmlDeviceSetPowerManagementLimit(Device device, unsigned 
   const Result result = with_gpu("nvmlDeviceSetPowerManagementLimit", device, [&](GpuState& gpu) -> Result {
     const double limit_w = limit_mw / 1000.0;
     gpu.lowest_limit_asked_w = std::min(gpu.lowest_limit_asked_w, limit_w);
-    if (gpu.options.permission_denied != 0) return no_permission;
+    if (may_not_set(gpu)) return no_permission;
     if (limit_w < model_of(gpu).min_limit_w || limit_w > model_of(gpu).max_limit_w) return invalid_argument;
     gpu.power_limit_w = limit_w;
     return success;
@@ -441,7 +447,7 @@ PERSEUS_EXPORT Result nvmlDeviceGetPersistenceMode(Device device, int* out) {
 }
 PERSEUS_EXPORT Result nvmlDeviceSetPersistenceMode(Device device, int mode) {
   return with_gpu("nvmlDeviceSetPersistenceMode", device, [&](GpuState& gpu) -> Result {
-    if (gpu.options.permission_denied != 0) return no_permission;
+    if (may_not_set(gpu)) return no_permission;
     gpu.persistence_mode = mode != 0;
     return success;
   });

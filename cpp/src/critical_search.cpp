@@ -24,14 +24,14 @@ CriticalSearch<Flow>::CriticalSearch(ResidualNetwork<Flow>& network)
       level_(at(network.num_nodes()), kUnreached),
       best_(at(network.num_nodes()), kNoLength),
       distance_(at(network.num_nodes()), 0) {
-  reached_.reserve(at(network.num_nodes()));
+  reached_.resize(at(network.num_nodes()) + 1);  // one more: the queue's end is written before it is known to count
 }
 
 template <class Flow>
 void CriticalSearch<Flow>::reset() {
-  for (const std::int32_t v : reached_) level_[at(v)] = kUnreached;
+  for (const std::int32_t v : reached()) level_[at(v)] = kUnreached;
   for (const std::int32_t v : offered_) best_[at(v)] = kNoLength;
-  reached_.clear();
+  num_reached_ = 0;
   offered_.clear();
   heap_.clear();
 }
@@ -46,44 +46,51 @@ void CriticalSearch<Flow>::offer(std::int32_t v, Time distance) {
 }
 
 template <class Flow>
-bool CriticalSearch<Flow>::find_levels(bool keep_frontier) {
+bool CriticalSearch<Flow>::find_levels() {
   reset();
   const std::int32_t sink = network_.sink();
-  reached_.push_back(network_.source());
-  level_[at(network_.source())] = 0;
-  if (network_.source() == sink) return true;
-  for (std::size_t i = 0; i < reached_.size(); ++i) {
-    const std::int32_t v = reached_[i];
-    const std::int32_t next = level_[at(v)] + 1;
-    for (std::int32_t e = network_.first(v); e < network_.first(v + 1); ++e) {
-      const ResidualArc& arc = network_.entry(e);
-      if (level_[at(arc.peer)] != kUnreached) continue;
-      const Time slack = network_.slack(v, arc);
-      if (slack == 0) {
-        level_[at(arc.peer)] = next;
-        reached_.push_back(arc.peer);
-        if (arc.peer == sink) return true;
-      } else if (keep_frontier) {
-        offer(arc.peer, slack);
-      }
+  const std::int32_t* const first = network_.first_entries();
+  const std::int32_t* const peers = network_.peers();
+  const std::uint8_t* const critical = network_.criticals();
+  std::int32_t* const level = level_.data();
+  std::int32_t* const queue = reached_.data();
+  std::size_t end = 0;
+  queue[end++] = network_.source();
+  level[at(network_.source())] = 0;
+  for (std::size_t i = 0; i < end && level[at(sink)] == kUnreached; ++i) {
+    const std::int32_t v = queue[i];
+    const std::int32_t next = level[at(v)] + 1;
+    const std::int32_t last = first[v + 1];
+    for (std::int32_t e = first[v]; e < last; ++e) {  // no branches: whether an arc counts cannot be predicted
+      const std::int32_t peer = peers[e];
+      const bool found = (critical[e] != 0) & (level[peer] == kUnreached);
+      level[peer] = found ? next : level[peer];
+      queue[end] = peer;
+      end += found;
     }
   }
-  return false;
+  num_reached_ = end;
+  return level[at(sink)] != kUnreached;
 }
 
 template <class Flow>
 bool CriticalSearch<Flow>::settle(std::int32_t v, Time distance) {
   level_[at(v)] = 0;
   distance_[at(v)] = distance;
-  reached_.push_back(v);
+  reached_[num_reached_++] = v;
   return v == network_.sink();
 }
 
 template <class Flow>
 Time CriticalSearch<Flow>::lower_potentials() {
-  for (const std::int32_t v : reached_) distance_[at(v)] = 0;
+  for (const std::int32_t v : reached()) {
+    distance_[at(v)] = 0;
+    for (std::int32_t e = network_.first(v); e < network_.first(v + 1); ++e) {
+      if (level_[at(network_.peer(e))] == kUnreached) offer(network_.peer(e), network_.slack(v, network_.entry(e)));
+    }
+  }
   std::make_heap(heap_.begin(), heap_.end(), Later{});
-  std::size_t scanned = reached_.size();
+  std::size_t scanned = num_reached_;
   Time now = 0;
   bool done = false;
   while (!done && !heap_.empty()) {
@@ -93,7 +100,7 @@ Time CriticalSearch<Flow>::lower_potentials() {
     if (level_[at(event.node)] != kUnreached) continue;
     now = event.distance;
     done = settle(event.node, now);
-    for (; !done && scanned < reached_.size(); ++scanned) {
+    for (; !done && scanned < num_reached_; ++scanned) {
       const std::int32_t v = reached_[scanned];
       for (std::int32_t e = network_.first(v); e < network_.first(v + 1); ++e) {
         const ResidualArc& arc = network_.entry(e);
@@ -110,8 +117,7 @@ Time CriticalSearch<Flow>::lower_potentials() {
       }
     }
   }
-  std::vector<Time>& potential = network_.potential();
-  for (const std::int32_t v : reached_) potential[at(v)] += now - distance_[at(v)];
+  network_.raise_potentials(reached(), distance_, now);
   return now;
 }
 

@@ -13,18 +13,49 @@ PushRelabel<Flow>::PushRelabel(ResidualNetwork<Flow>& network, CriticalSearch<Fl
     : network_(network),
       search_(search),
       demand_(at(network.num_nodes()), Flow{0}),
+      room_(at(network.num_nodes()), Flow{0}),
       pulled_(2 * at(network.num_arcs()), Flow{0}),
       current_(at(network.num_nodes()), 0),
       round_(at(network.num_nodes()), 0),
       label_(at(network.num_nodes()), 0) {}
 
 template <class Flow>
-void PushRelabel<Flow>::demand(std::int32_t v, Flow amount) {
-  if (round_[at(v)] != this_round_) {
+void PushRelabel<Flow>::grow_cone() {
+  cone_.clear();
+  const auto enter = [this](std::int32_t v) {
     round_[at(v)] = this_round_;
     current_[at(v)] = network_.first(v);
     label_[at(v)] = search_.level(v);
+    cone_.push_back(v);
+  };
+  enter(network_.sink());
+  for (std::size_t i = 0; i < cone_.size(); ++i) {
+    const std::int32_t v = cone_[i];
+    const std::int32_t lower = label_[at(v)] - 1;
+    for (std::int32_t e = network_.first(v); e < network_.first(v + 1); ++e) {
+      const std::int32_t u = network_.peer(e);
+      if (search_.level(u) == lower && round_[at(u)] != this_round_ && network_.critical(network_.mate(e))) enter(u);
+    }
   }
+}
+
+template <class Flow>
+void PushRelabel<Flow>::bound_cone() {
+  for (std::size_t i = cone_.size(); i-- > 0;) {
+    const std::int32_t v = cone_[i];
+    const std::int32_t lower = label_[at(v)] - 1;
+    Flow bound = lower < 0 ? kUnbounded<Flow> : Flow{0};
+    for (std::int32_t e = network_.first(v); e < network_.first(v + 1) && bound < kUnbounded<Flow>; ++e) {
+      const std::int32_t u = network_.peer(e);
+      if (search_.level(u) != lower || !network_.critical(network_.mate(e))) continue;
+      bound += std::min(room_[at(u)], network_.capacity(network_.mate(e)));
+    }
+    room_[at(v)] = std::min(bound, kUnbounded<Flow>);
+  }
+}
+
+template <class Flow>
+void PushRelabel<Flow>::demand(std::int32_t v, Flow amount) {
   Flow& total = demand_[at(v)];
   if (total == 0 && v != network_.source()) {
     const std::int32_t label = label_[at(v)];
@@ -41,12 +72,14 @@ void PushRelabel<Flow>::pull(std::int32_t v) {
   Flow& wanted = demand_[at(v)];
   std::int32_t& e = current_[at(v)];
   for (; e < network_.first(v + 1); ++e) {
-    const std::int32_t u = network_.entry(e).peer;
+    const std::int32_t u = network_.peer(e);
     if (search_.level(u) != lower) continue;
     const std::int32_t towards_v = network_.mate(e);
-    if (network_.slack(u, network_.entry(towards_v)) != 0) continue;
-    const Flow amount = std::min(wanted, network_.capacity(towards_v));
+    if (!network_.critical(towards_v)) continue;
+    const Flow amount = std::min({wanted, network_.capacity(towards_v), room_[at(u)]});
+    if (amount == 0) continue;
     network_.push(towards_v, amount);
+    room_[at(u)] -= amount;
     if (pulled_[at(towards_v)] == 0) touched_.push_back(towards_v);
     pulled_[at(towards_v)] += amount;
     wanted -= amount;
@@ -67,7 +100,7 @@ void PushRelabel<Flow>::hand_back(std::int32_t v) {
     network_.push(network_.mate(e), amount);
     pulled_[at(e)] -= amount;
     wanted -= amount;
-    demand(network_.entry(e).peer, amount);
+    demand(network_.peer(e), amount);
   }
 }
 
@@ -79,7 +112,11 @@ Flow PushRelabel<Flow>::blocking_flow() {
   demand_[at(source)] = 0;
   demand_[at(sink)] = 0;
   highest_ = 0;
-  demand(sink, kUnbounded<Flow>);
+  grow_cone();
+  bound_cone();
+  const Flow wanted = room_[at(sink)];
+  if (wanted >= kUnbounded<Flow>) return wanted;
+  demand(sink, wanted);
   while (highest_ > 0) {
     std::vector<std::int32_t>& nodes = active_[at(highest_)];
     if (nodes.empty()) {
@@ -93,7 +130,7 @@ Flow PushRelabel<Flow>::blocking_flow() {
   }
   for (const std::int32_t e : touched_) pulled_[at(e)] = 0;
   touched_.clear();
-  return kUnbounded<Flow> - demand_[at(sink)];
+  return wanted - demand_[at(sink)];
 }
 
 template <class Flow>
@@ -112,10 +149,9 @@ std::int32_t LevelAugment<Flow>::admissible_entry(std::int32_t v) {
   }
   const std::int32_t lower = search_.level(v) - 1;
   for (std::int32_t& e = current_[at(v)]; e < network_.first(v + 1); ++e) {
-    const std::int32_t u = network_.entry(e).peer;
-    if (search_.level(u) != lower) continue;
+    if (search_.level(network_.peer(e)) != lower) continue;
     const std::int32_t towards_v = network_.mate(e);
-    if (network_.slack(u, network_.entry(towards_v)) == 0) return towards_v;
+    if (network_.critical(towards_v)) return towards_v;
   }
   return -1;
 }
@@ -125,8 +161,8 @@ Flow LevelAugment<Flow>::blocking_flow() {
   ++this_round_;
   path_.clear();
   Flow total{0};
-  const auto leaves = [this](std::int32_t e) { return network_.entry(network_.mate(e)).peer; };
-  const auto enters = [this](std::int32_t e) { return network_.entry(e).peer; };
+  const auto leaves = [this](std::int32_t e) { return network_.peer(network_.mate(e)); };
+  const auto enters = [this](std::int32_t e) { return network_.peer(e); };
   for (std::int32_t v = network_.sink();;) {
     if (v != network_.source()) {
       const std::int32_t e = admissible_entry(v);

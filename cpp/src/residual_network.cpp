@@ -27,7 +27,10 @@ ResidualNetwork<Flow>::ResidualNetwork(const ActivityNetwork& network, const Cur
   }
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
   entries_.resize(2 * num_arcs);
+  peer_.resize(2 * num_arcs);
+  critical_.resize(2 * num_arcs);
   position_.resize(2 * num_arcs);
+  raised_.assign(at(network.num_nodes()), 0);
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t a = 0; a < num_arcs; ++a) {
     at_level_[a] = curves.first(curve[a]) + curves.num_breakpoints(curve[a]) - 1;
@@ -38,6 +41,8 @@ ResidualNetwork<Flow>::ResidualNetwork(const ActivityNetwork& network, const Cur
     position_[2 * a + 1] = next[at(head)]++;
     entries_[at(position_[2 * a])] = {0, head, direction};
     entries_[at(position_[2 * a + 1])] = {0, tail, direction + 1};
+    peer_[at(position_[2 * a])] = head;
+    peer_[at(position_[2 * a + 1])] = tail;
     refresh(static_cast<std::int32_t>(a));
   }
 }
@@ -46,10 +51,30 @@ template <class Flow>
 void ResidualNetwork<Flow>::refresh(std::int32_t arc) {
   const std::size_t a = at(arc);
   const std::size_t k = at(at_level_[a]);
-  entries_[at(position_[2 * a])].length = times_[k];
-  Time backward = -kNoLength;
-  if (flow_[a] > 0) backward = flow_[a] == levels_[k + 1] ? -times_[k + 1] : -times_[k];
-  entries_[at(position_[2 * a + 1])].length = backward;
+  const std::int32_t forward = position_[2 * a];
+  const std::int32_t backward = position_[2 * a + 1];
+  Time back = -kNoLength;
+  if (flow_[a] > 0) back = flow_[a] == levels_[k + 1] ? -times_[k + 1] : -times_[k];
+  entries_[at(forward)].length = times_[k];
+  entries_[at(backward)].length = back;
+  refresh_critical(peer_[at(backward)], forward);
+  refresh_critical(peer_[at(forward)], backward);
+}
+
+template <class Flow>
+void ResidualNetwork<Flow>::raise_potentials(std::span<const std::int32_t> nodes, std::span<const Time> distance,
+                                             Time amount) {
+  for (const std::int32_t v : nodes) {
+    potential_[at(v)] += amount - distance[at(v)];
+    raised_[at(v)] = 1;
+  }
+  for (const std::int32_t v : nodes) {
+    for (std::int32_t e = first(v); e < first(v + 1); ++e) {
+      refresh_critical(v, e);
+      if (!raised_[at(peer(e))]) refresh_critical(peer(e), mate(e));
+    }
+  }
+  for (const std::int32_t v : nodes) raised_[at(v)] = 0;
 }
 
 template class ResidualNetwork<std::int64_t>;

@@ -226,8 +226,7 @@ SolveStatus TradeoffSolver<Flow>::iterate(Engine& engine, CriticalSearch<Flow>& 
       }
       ++statistics.certificates;
     }
-    // The first search after a phase succeeds; the later ones mostly fail and have to keep the cut's frontier.
-    for (bool keep_frontier = false; search.find_levels(keep_frontier); keep_frontier = true) {
+    while (search.find_levels()) {
       const bool trivial = residual_->source() == residual_->sink();
       const Flow pushed = trivial ? kUnbounded<Flow> : engine.blocking_flow();
       ++statistics.rounds;

@@ -181,8 +181,8 @@ TEST_CASE("a callback that returns false stops the solve") {
     if (last >= 0) p.edge(last, next);
     last = next;
   }
-  TradeoffProblem problem{{p.offsets, p.times_s, p.energies_j}, p.curve_of, p.fixed_time_s,
-                          p.predecessor, p.successor, p.latency_s};
+  const TradeoffProblem problem{{p.offsets, p.times_s, p.energies_j}, p.curve_of, p.fixed_time_s,
+                                p.predecessor, p.successor, p.latency_s, SlotMap{}};
   SolveOptions options;
   int calls = 0;
   options.progress = [&](const SolveProgress& progress) {

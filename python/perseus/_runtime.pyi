@@ -1,5 +1,3 @@
-__file__: str
-
 class CodeError(RuntimeError):
     args: tuple[int, str]
 

@@ -35,7 +35,7 @@ def rank_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
         A stage has no blocking power, or a rank holds stages that differ in it.
     """
     pairs = np.unique(np.stack([dag.rank, dag.stage], axis=1), axis=0)
-    powers_w = np.full(dag.num_ranks, np.nan)
+    powers_w: NDArray[np.float64] = np.full(dag.num_ranks, np.nan)
     for rank, stage in pairs.tolist():
         if stage not in profiles.blocking_power_w:
             raise ProfileError(
@@ -49,12 +49,14 @@ def rank_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
                 f"stage {stage}); the stages of one rank run on one GPU, so give them the same blocking power."
             )
         powers_w[rank] = power_w
-    return np.nan_to_num(powers_w)
+    powers_w[np.isnan(powers_w)] = 0.0
+    return powers_w
 
 
 def operation_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
     """Blocking power (W) of the GPU that runs each operation, shape (num_operations,)."""
-    return rank_powers_w(dag, profiles)[dag.rank]
+    powers_w: NDArray[np.float64] = rank_powers_w(dag, profiles)[dag.rank]
+    return powers_w
 
 
 class Frontier:

@@ -132,7 +132,7 @@ def solve_frontier(
     dag: PipelineDag,
     profiles: Profiles,
     *,
-    max_flow: MaxFlow = "push_relabel",
+    max_flow: MaxFlow = "augment",
     certify: bool = True,
     splice: bool = True,
     progress: Callable[[SolveProgress], object] | None = None,
@@ -146,7 +146,7 @@ def solve_frontier(
     profiles:
         Measured time and energy of each (stage, kind) in ``dag``, and the blocking power.
     max_flow:
-        How the minimum cut of each step is found: ``"push_relabel"`` or ``"augment"`` (level-graph augmentation).
+        How the minimum cut of each step is found: ``"augment"`` (level-graph augmentation) or ``"push_relabel"``.
         Both give the same frontier.
     certify:
         Prove each breakpoint optimal while solving (primal feasibility, complementary slackness, conservation and

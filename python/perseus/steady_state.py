@@ -8,6 +8,7 @@ along the dependencies gives *slots*; the solver may repeat a slot of a small pi
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,7 @@ class _Block(NamedTuple):
 
     start: int  # operation number of the first block's first operation
     length: int  # operations of one block
-    count: int  # blocks
+    blocks: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +86,7 @@ class SteadyState:
         key = np.stack([self.slot[start:end], self.small.rank[start:end]])
         changes = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + start + 1
         bounds = [start, *changes.tolist(), end]
-        yield from (slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+        yield from (slice(a, b) for a, b in itertools.pairwise(bounds))
 
 
 def find_steady_state(dag: PipelineDag, attempt: int = 1) -> SteadyState | None:
@@ -140,16 +141,16 @@ def _periodic_runs(dag: PipelineDag, rank: int, period: int) -> list[_Block]:
         same = (kind[length:] == kind[:-length]) & (microbatch[length:] == microbatch[:-length] + period)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
         for start, end in edges.reshape(-1, 2).tolist():
-            count = (end - start) // length + 1
-            if count > 2:
-                runs.append(_Block(int(here[0]) + start, length, count))
+            blocks = (end - start) // length + 1
+            if blocks > 2:
+                runs.append(_Block(int(here[0]) + start, length, blocks))
     return sorted(runs)
 
 
 def _growing_blocks(small: PipelineDag, larger: PipelineDag, rank: int, period: int) -> list[_Block]:
     """Return the runs of a rank that have one block more in the larger pipeline."""
-    later = [(run.length, run.count) for run in _periodic_runs(larger, rank, period)]
-    return [run for run in _periodic_runs(small, rank, period) if (run.length, run.count + 1) in later]
+    later = [(run.length, run.blocks) for run in _periodic_runs(larger, rank, period)]
+    return [run for run in _periodic_runs(small, rank, period) if (run.length, run.blocks + 1) in later]
 
 
 def _label_slots(
@@ -164,8 +165,8 @@ def _label_slots(
         next_place = int(place.max()) + 1
         for rank_blocks in blocks:
             block = rank_blocks[region]
-            here = slice(block.start, block.start + block.length * block.count)
-            offset = np.arange(block.length * block.count)
+            here = slice(block.start, block.start + block.length * block.blocks)
+            offset = np.arange(block.length * block.blocks)
             block_of[here], region_of[here] = offset // block.length, region
             place[here] = next_place + offset % block.length
             next_place += block.length
@@ -178,7 +179,7 @@ def _label_slots(
         aligned = block_of + shift[dag.rank]
         ranks = range(dag.num_ranks)
         first = max(int(shift[r]) for r in ranks)
-        last = min(int(shift[r]) + blocks[r][region].count - 1 for r in ranks)
+        last = min(int(shift[r]) + blocks[r][region].blocks - 1 for r in ranks)
         if last - first < 2:
             return None
         base = len(regions)  # slot number of the first one that all ranks have
@@ -197,7 +198,7 @@ def _at_or_after(dag: PipelineDag, blocks: list[list[_Block]], region: int) -> N
 
 
 def _after(dag: PipelineDag, blocks: list[list[_Block]], region: int) -> NDArray[np.bool_]:
-    ends = np.array([b[region].start + b[region].length * b[region].count for b in blocks])
+    ends = np.array([b[region].start + b[region].length * b[region].blocks for b in blocks])
     return np.arange(dag.num_operations) >= ends[dag.rank]
 
 
@@ -211,7 +212,8 @@ def _align_ranks(dag: PipelineDag, block_of: NDArray[np.int64], inside: NDArray[
     for _ in range(2 * dag.num_ranks + 1):  # Bellman-Ford on the difference constraints
         moved = step + shift[dag.rank[head]] - shift[dag.rank[tail]]
         if ((moved >= 0) & (moved <= 1)).all():
-            return shift - shift.min()
+            aligned: NDArray[np.int64] = shift - shift.min()
+            return aligned
         early, late = moved < 0, moved > 1
         np.maximum.at(shift, dag.rank[head[early]], (shift[dag.rank[head]] - moved)[early])
         np.maximum.at(shift, dag.rank[tail[late]], (shift[dag.rank[tail]] + moved - 1)[late])

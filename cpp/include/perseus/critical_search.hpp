@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "perseus/integer.hpp"
@@ -20,14 +21,14 @@ class CriticalSearch {
  public:
   explicit CriticalSearch(ResidualNetwork<Flow>& network);
 
-  // O(nodes + arcs). With `keep_frontier`, remembers the non-critical arcs that leave the reached nodes.
-  bool find_levels(bool keep_frontier);
+  // O(nodes + arcs). True if the sink can be reached.
+  bool find_levels();
 
   // Hops from the source, or kUnreached. Valid for nodes below the sink's level after a successful find_levels.
   std::int32_t level(std::int32_t v) const { return level_[static_cast<std::size_t>(v)]; }
   void close(std::int32_t v) { level_[static_cast<std::size_t>(v)] = kClosed; }
 
-  // After a find_levels(true) that failed: moves the potentials; returns D > 0. The sink must be reachable at all,
+  // After a find_levels that failed: moves the potentials; returns D > 0. The sink must be reachable at all,
   // which holds while source and sink are joined by any path of arcs.
   Time lower_potentials();
 
@@ -41,6 +42,7 @@ class CriticalSearch {
   };
 
   void reset();
+  std::span<const std::int32_t> reached() const { return {reached_.data(), num_reached_}; }
   void offer(std::int32_t v, Time distance);
   bool settle(std::int32_t v, Time distance);
 
@@ -48,7 +50,8 @@ class CriticalSearch {
   std::vector<std::int32_t> level_;    // per node
   std::vector<Time> best_;             // per node: least distance offered, kNoLength if none
   std::vector<Time> distance_;         // per reached node
-  std::vector<std::int32_t> reached_;  // nodes in the order in which they were reached
+  std::vector<std::int32_t> reached_;  // nodes in the order in which they were reached, then unused places
+  std::size_t num_reached_ = 0;
   std::vector<std::int32_t> offered_;  // nodes whose best_ was set
   std::vector<Event> heap_;            // smallest distance on top; may hold outdated events
 };

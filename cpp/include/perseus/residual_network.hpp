@@ -11,10 +11,12 @@
 // optimal. A residual arc of slack 0 is *critical*: flow can be pushed along it and the invariant stays.
 //
 // Each node's residual arcs lie side by side, so that a search reads one line of memory per node. Both directions of
-// an arc have an entry; `mate` finds one from the other.
+// an arc have an entry; `mate` finds one from the other. Which entries are critical is kept as a byte beside their
+// peers, so that the breadth-first searches, most of the work, read five bytes an arc and no potentials.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "perseus/activity_network.hpp"
@@ -55,12 +57,26 @@ class ResidualNetwork {
   // Pushes `amount` in (0, capacity(e)] along entry e and moves the arc's level.
   void push(std::int32_t e, Flow amount);
 
-  std::vector<Time>& potential() { return potential_; }
+  bool critical(std::int32_t e) const { return critical_[static_cast<std::size_t>(e)] != 0; }
+  std::int32_t peer(std::int32_t e) const { return peer_[static_cast<std::size_t>(e)]; }
+
+  // The arrays behind first, peer and critical, for loops that must not reload them.
+  const std::int32_t* first_entries() const { return first_.data(); }
+  const std::int32_t* peers() const { return peer_.data(); }
+  const std::uint8_t* criticals() const { return critical_.data(); }
+
+  // Raises the potential of nodes[i] by `amount` - distance[nodes[i]], for all of them at once. Nodes not named behave
+  // as if at distance `amount`.
+  void raise_potentials(std::span<const std::int32_t> nodes, std::span<const Time> distance, Time amount);
+
   const std::vector<Time>& potential() const { return potential_; }
   const std::vector<Flow>& flow() const { return flow_; }
 
  private:
   void refresh(std::int32_t arc);
+  void refresh_critical(std::int32_t v, std::int32_t e) {
+    critical_[static_cast<std::size_t>(e)] = slack(v, entries_[static_cast<std::size_t>(e)]) == 0;
+  }
 
   std::int32_t source_;
   std::int32_t sink_;
@@ -68,10 +84,13 @@ class ResidualNetwork {
   const std::vector<Flow>& levels_;
   std::vector<std::int32_t> first_;      // per node, and one more
   std::vector<ResidualArc> entries_;     // two per arc, grouped by the node that they leave
+  std::vector<std::int32_t> peer_;       // per entry: its peer again
+  std::vector<std::uint8_t> critical_;   // per entry: its slack is 0
   std::vector<std::int32_t> position_;   // per direction (2 * arc + backward): its entry
   std::vector<std::int32_t> at_level_;   // per arc: index of t[k] in times_ and of l[k] in levels_
   std::vector<Flow> flow_;               // per arc, >= 0
   std::vector<Time> potential_;          // per node
+  std::vector<std::uint8_t> raised_;     // per node: scratch of raise_potentials
 };
 
 template <class Flow>

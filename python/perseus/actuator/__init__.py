@@ -10,6 +10,7 @@ power limit when the block ends, and when the process ends in any other way, `SI
 """
 
 from perseus.actuator.control import Actuator, ActuatorStatistics, ClockRecord
+from perseus.actuator.guardian import guarded
 from perseus.actuator.records import LockRecord, read_lock_records, reset_stale_locks, state_folder
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ActuatorStatistics",
     "ClockRecord",
     "LockRecord",
+    "guarded",
     "read_lock_records",
     "reset_stale_locks",
     "state_folder",

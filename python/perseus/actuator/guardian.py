@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from perseus.actuator.records import record_path
@@ -108,6 +110,16 @@ class Guardian:
             self._received += part
         line, _, self._received = self._received.partition(b"\n")
         return line.decode()
+
+
+@contextmanager
+def guarded(gpu: Gpu) -> Iterator[None]:
+    """Restore a GPU's clocks and power limit at the end of the block, and at any end of this process."""
+    guardian = Guardian(gpu)
+    try:
+        yield
+    finally:
+        guardian.release()
 
 
 def _command(gpu: Gpu, their_socket: int, original_clocks_mhz: tuple[int, int] | None) -> list[str]:

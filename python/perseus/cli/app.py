@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from typing import Annotated
@@ -49,7 +50,8 @@ def perseus_command(
     if context.invoked_subcommand is None:
         if as_json:
             context.fail("Missing command.")
-        output.write(sys.stderr, f"{context.get_help()}\n")
+        with contextlib.redirect_stdout(sys.stderr):  # where rich prints help itself
+            output.write(sys.stderr, f"{context.get_help()}\n")
         raise typer.Exit(ExitCode.USAGE)
 
 
@@ -69,27 +71,26 @@ def run(arguments: list[str]) -> int:
 def _invoke(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="perseus", standalone_mode=False)
-    except typer.Abort:  # what typer makes of Ctrl-C
+    except typer.Abort:  # what earlier versions of typer make of Ctrl-C
         raise KeyboardInterrupt from None
     except SystemExit as ending:  # what typer makes of a closed pipe while it prints help
         return ExitCode.OK if isinstance(ending.__context__, BrokenPipeError) else ExitCode.UNEXPECTED
+    if result == ExitCode.INTERRUPTED:  # what later versions make of it
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else ExitCode.OK
 
 
 def _tell(error: BaseException, *, as_json: bool) -> int:
     """Tell the user about an error; return the exit code."""
     is_usage = isinstance(error, _ClickException)
-    code = ExitCode.USAGE if is_usage else exit_code_of(error)
+    if not (is_usage or _is_expected(error)):
+        output.write(sys.stderr, "".join(traceback.format_exception(error)))
+        output.write(sys.stderr, "perseus: this is a defect; please report it with the lines above\n")
+    elif not as_json:
+        output.write(sys.stderr, _usage_text(error) if is_usage else f"perseus: {_message(error)}\n")
     if as_json:
         output.write(sys.stdout, output.as_json_text({"error": _as_document(error)}) + "\n")
-    elif is_usage:
-        output.write(sys.stderr, _usage_text(error))
-    else:
-        output.write(sys.stderr, f"perseus: {_message(error)}\n")
-    if not is_usage and not _is_expected(error):
-        output.write(sys.stderr, "".join(traceback.format_exception(error)))
-        output.write(sys.stderr, "This is a defect in Perseus: please report it with the lines above.\n")
-    return code
+    return ExitCode.USAGE if is_usage else exit_code_of(error)
 
 
 def _is_expected(error: BaseException) -> bool:

@@ -75,7 +75,7 @@ class Summary:
         from rich import box
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD, title=self._title(), title_justify="left", title_style="bold")
+        table = Table(box=box.SIMPLE, show_header=False, title=self._title(), title_justify="left", title_style="bold")
         table.add_column()
         table.add_column(justify="right")
         table.add_column(style="dim")
@@ -94,22 +94,22 @@ class Summary:
         return [
             ("shortest iteration time", format_time(frontier.min_time_s), ""),
             ("T*, time of least energy", format_time(frontier.min_energy_time_s), self._least_energy()),
-            ("longest useful time", format_time(frontier.max_time_s), "slower saves nothing, even for a straggler"),
+            ("longest useful time", format_time(frontier.max_time_s), "any slower saves nothing"),
         ]
 
     def _least_energy(self) -> str:
-        return f"{format_energy(float(self.frontier.energies_j.min()))} at least"
+        return f"least energy {format_energy(float(self.frontier.energies_j.min()))}"
 
     def _plan_rows(self) -> list[tuple[str, str, str]]:
         plan = self.plan
         longer = plan.time_s / self.frontier.min_time_s - 1.0
-        until = "" if plan.wait_until_s is None else f"blocking until {format_time(plan.wait_until_s)} included"
-        baseline = f"at the highest clocks {format_energy(plan.baseline_energy_j)} over the same time"
+        until = "" if plan.wait_until_s is None else f"until the straggler's {format_time(plan.wait_until_s)}"
+        baseline = f"highest clocks {format_energy(plan.baseline_energy_j)}"
         return [
             ("plan: time", format_time(plan.time_s), f"{format_percent(longer, 2)} above the shortest"),
             ("plan: energy", format_energy(plan.energy_j), until),
             ("plan: saving", format_percent(self.saving), baseline),
-            ("plan: gap", format_percent(plan.gap, 2), "above the exact least energy at its time"),
+            ("plan: gap", format_percent(plan.gap, 2), "above the exact optimum"),
         ]
 
     def _solve_rows(self) -> list[tuple[str, str, str]]:

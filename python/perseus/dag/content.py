@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -159,10 +159,12 @@ class ArrayContent:
         return self.table.kinds
 
 
-def operation_name(table: OperationTable, row: int) -> str:
+def operation_name(table: OperationTable, labels: tuple[Hashable, ...] | None, row: int) -> str:
     """Return an operation's name for a message, such as "forward(stage 0, microbatch 3)"."""
     kind, microbatch = table.kinds[table.kind_code[row]], int(table.microbatch[row])
     name = str(OperationName(kind, int(table.stage[row]), microbatch))
+    if labels is not None:
+        return f"{labels[row]!r} = {name}"
     # Without a microbatch the name may occur several times.
     return f"operation {row} {name}" if microbatch == NO_MICROBATCH else name
 
@@ -219,10 +221,7 @@ def checked_content(
         If an edge joins an operation to itself, or edges form a cycle; the message names the operations.
     """
     edges = merge_parallel(edges, len(table))
-
-    def name_of(row: int) -> str:
-        name = operation_name(table, row)
-        return name if labels is None else f"{labels[row]!r} = {name}"
+    name_of = partial(operation_name, table, labels)
 
     loops = np.flatnonzero(edges.pairs[:, 0] == edges.pairs[:, 1])
     if loops.size:

@@ -124,7 +124,10 @@ def checked_amount(what: str, value: object, rule: str) -> float:
     """Return `value` as a finite float of at least 0."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise DagError(f"{what} is {value!r}; it must be {rule}")
-    amount = float(value)
+    try:
+        amount = float(value)
+    except OverflowError:
+        amount = np.inf
     if not (np.isfinite(amount) and amount >= 0):
         raise DagError(f"{what} is {amount}; it must be {rule}")
     return amount

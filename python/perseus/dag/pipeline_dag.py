@@ -315,9 +315,10 @@ class PipelineDag:
 
     def _checked_durations(self, durations_s: ArrayLike) -> NDArray[np.float64]:
         try:
-            durations = np.asarray(durations_s, dtype=np.float64)
+            given = np.asarray(durations_s)
+            durations = given.astype(np.float64, casting="same_kind")
         except (TypeError, ValueError):
-            raise DagError("durations_s are not numbers; give one number of seconds for each operation") from None
+            raise DagError("durations_s are not real numbers; give one number of seconds per operation") from None
         if durations.shape != (self.num_operations,):
             raise DagError(
                 f"durations_s has shape {durations.shape}; it must be ({self.num_operations},), "

@@ -55,7 +55,7 @@ def find_short_cycle(num_operations: int, edges: NDArray[np.int32], order: NDArr
     Returns
     -------
     list
-        A shortest cycle through at least one of the operations tried.
+        A shortest cycle through at least one of the operations tried, its smallest number first.
     """
     unordered = np.ones(num_operations, dtype=np.bool_)
     unordered[order] = False
@@ -65,7 +65,8 @@ def find_short_cycle(num_operations: int, edges: NDArray[np.int32], order: NDArr
     for start in cycle[:: max(1, len(cycle) // _CYCLE_TRIES)][:_CYCLE_TRIES]:
         shorter = _shortest_cycle_through(start, first, successors, limit=len(cycle))
         cycle = shorter or cycle
-    return cycle
+    smallest = cycle.index(min(cycle))
+    return cycle[smallest:] + cycle[:smallest]
 
 
 def _any_cycle(num_operations: int, inner: NDArray[np.int32], start: int) -> list[int]:

@@ -7,11 +7,12 @@ energy between two arbitrary readings doesn't. So measurements use changes only.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from perseus.device.errors import nvml_error
 from perseus.device.native import native_address
-from perseus.device.timing import MonotonicClock
+from perseus.device.timing import MonotonicClock, Repeater
 
 if TYPE_CHECKING:
     from perseus.device.protocol import Gpu
@@ -97,38 +98,58 @@ class ThreadWatch:
 
     def __init__(self, gpu: Gpu, poll_s: float = 0.02) -> None:
         self._poller = CounterPoller(gpu)
-        self._poll_s = poll_s
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="perseus-counter", daemon=True)
-        self._thread.start()
+        self._clock = MonotonicClock()
+        self._repeater = Repeater(self._poll, poll_s)
 
     def take_changes(self) -> list[CounterChange]:
         """Return the changes since the last call, oldest first."""
-        if self._failure is not None:
-            raise self._failure
+        if self._repeater.failure is not None:
+            raise self._repeater.failure
         with self._lock:
             return self._poller.take()
 
     def close(self) -> None:
         """End the watch."""
-        self._stop.set()
-        self._thread.join()
+        self._repeater.close()
 
-    def _run(self) -> None:
-        clock = MonotonicClock()
-        while not self._stop.wait(self._poll_s):
-            try:
-                with self._lock:
-                    self._poller.poll(clock.now_s())
-            except Exception as error:  # told to the reader: this thread has nobody to tell
-                self._failure = error
-                return
+    def _poll(self) -> None:
+        with self._lock:
+            self._poller.poll(self._clock.now_s())
 
 
-def watch_counter(gpu: Gpu) -> CounterWatch:
-    """Start the best watch for a GPU, in real time."""
-    if gpu.has_energy_counter and native_address(gpu) is not None:
-        return NativeWatch(gpu)
-    return ThreadWatch(gpu)
+class Closable(Protocol):
+    """Something that goes on until closed."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Instruments(Protocol):
+    """What a measurement needs besides the GPU: time, and things that go on while an operation runs."""
+
+    def now_s(self) -> float:
+        """Return the present time in s."""
+
+    def sleep_s(self, duration_s: float) -> None:
+        """Let time pass."""
+
+    def watch_counter(self, gpu: Gpu) -> CounterWatch:
+        """Watch a GPU's energy counter."""
+
+    def repeat(self, function: Callable[[], None], period_s: float) -> Closable:
+        """Call a function again and again until closed."""
+
+
+class RealInstruments(MonotonicClock):
+    """Instruments in real time."""
+
+    def watch_counter(self, gpu: Gpu) -> CounterWatch:
+        """Start the best watch for a GPU."""
+        if gpu.has_energy_counter and native_address(gpu) is not None:
+            return NativeWatch(gpu)
+        return ThreadWatch(gpu)
+
+    def repeat(self, function: Callable[[], None], period_s: float) -> Closable:
+        """Call a function from a thread."""
+        return Repeater(function, period_s)

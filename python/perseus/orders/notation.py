@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -153,7 +153,7 @@ def parse_orders(orders: Iterable[object]) -> list[list[OperationName]]:
         If there is no rank, a rank has no operation, an operation cannot be read, or it stands on another
         rank than its own `Operation.rank` says.
     """
-    if isinstance(orders, (str, bytes)) or not isinstance(orders, Iterable):
+    if isinstance(orders, (str, bytes, Set, Mapping)) or not isinstance(orders, Iterable):
         raise DagError(f"orders is {orders!r}; it must hold one order for each rank, e.g. ['F0 B0', 'F0 B0']")
     parsed = [list(_parse_rank(order, rank)) for rank, order in enumerate(orders)]
     if not parsed:
@@ -166,7 +166,7 @@ def parse_orders(orders: Iterable[object]) -> list[list[OperationName]]:
 
 def _parse_rank(order: object, rank: int) -> Iterator[OperationName]:
     items = order.split() if isinstance(order, str) else order
-    if not isinstance(items, Iterable) or isinstance(items, (Operation, bytes)):
+    if not isinstance(items, Iterable) or isinstance(items, (Operation, bytes, Set, Mapping)):
         raise DagError(f"orders[{rank}] is {order!r}; it must be the sequence of the operations of rank {rank}")
     for position, item in enumerate(items):
         where = f"orders[{rank}][{position}]"

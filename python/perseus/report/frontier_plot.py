@@ -15,6 +15,8 @@ from perseus.report.quantities import energy_unit, format_energy, format_percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from perseus.plan import FrequencyPlan
+
 _MARGIN: Final = 0.06  # free space around the data, as a share of its range
 
 
@@ -47,6 +49,32 @@ class FrontierPicture:
     baseline_energy_j: float
     total_blocking_power_w: float
     wait_until_s: float | None = None
+
+    @classmethod
+    def of_plans(
+        cls,
+        plan: FrequencyPlan,
+        max_clock_plan: FrequencyPlan,
+        times_s: NDArray[np.float64],
+        energies_j: NDArray[np.float64],
+    ) -> FrontierPicture:
+        """Return the picture of a frontier, a plan on it, and the plan with every clock at its highest."""
+        return cls(
+            times_s=times_s,
+            energies_j=energies_j,
+            plan_time_s=plan.time_s,
+            plan_energy_j=plan.energy_j,
+            max_clock_time_s=max_clock_plan.time_s,
+            max_clock_energy_j=max_clock_plan.energy_j,
+            baseline_energy_j=plan.baseline_energy_j,
+            total_blocking_power_w=float(plan.blocking_power_w.sum()),
+            wait_until_s=plan.wait_until_s,
+        )
+
+    @property
+    def end_s(self) -> float:
+        """When everybody is done: the plan, the highest clocks and the straggler."""
+        return max(self.plan_time_s, self.max_clock_time_s, self.wait_until_s or 0.0)
 
     @property
     def min_energy_time_s(self) -> float:

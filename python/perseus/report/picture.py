@@ -47,7 +47,7 @@ _DOTS_PER_INCH: Final = 160
 
 def frontier_figure(frontier: FrontierPicture) -> Figure:
     """Return the picture of the frontier with its key numbers beside it."""
-    figure = _new_figure(11.5, _TITLE_IN + _FRONTIER_HEIGHT_IN + 0.9 + _AXIS_IN)
+    figure = _new_figure(12.0, _TITLE_IN + _FRONTIER_HEIGHT_IN + 0.9 + _AXIS_IN)
     _write_title(figure, _headline(frontier))
     _place_frontier(figure, frontier, top_in=_TITLE_IN, height_in=_FRONTIER_HEIGHT_IN + 0.9)
     return figure

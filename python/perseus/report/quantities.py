@@ -88,7 +88,8 @@ def format_percent(fraction: float, digits: int = 3) -> str:
     >>> format_percent(0.13503), format_percent(0.0009)
     ('13.5 %', '0.0900 %')
     """
-    return f"{_significant(fraction * 100.0, digits)} %"
+    # Less than this is rounding, not a difference that anybody planned.
+    return f"{_significant(fraction * 100.0 if abs(fraction) >= 1e-7 else 0.0, digits)} %"
 
 
 def _format(value: float, unit: Unit, digits: int) -> str:

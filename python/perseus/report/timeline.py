@@ -70,10 +70,8 @@ class Timeline:
     until_s: float
 
     @classmethod
-    def of_plan(
-        cls, plan: FrequencyPlan, blocking_power_w: NDArray[np.float64], until_s: float | None = None
-    ) -> Timeline:
-        """Return the timeline of a plan, until its own end unless `until_s` says later."""
+    def of_plan(cls, plan: FrequencyPlan, until_s: float) -> Timeline:
+        """Return the timeline of a plan, with blocking from its end until `until_s`."""
         dag = plan.dag
         starts, durations = plan.start_times_s, plan.durations_s
         is_forward = np.array([kind == "forward" for kind in dag.kinds], dtype=np.bool_)
@@ -85,8 +83,8 @@ class Timeline:
             durations_s=durations,
             energies_j=plan.energies_j,
             is_critical=critical_operations(starts, durations, dag.edges, dag.latency_s),
-            blocking_power_w=blocking_power_w,
-            until_s=plan.time_s if until_s is None else until_s,
+            blocking_power_w=plan.blocking_power_w,
+            until_s=until_s,
         )
 
     @property

@@ -28,17 +28,16 @@ from perseus.device.simulated.machine import (
     library_path,
     start,
 )
-from perseus.device.simulated.virtual_time import SimulatedClock, SimulatedWatch
+from perseus.device.simulated.virtual_time import SimulatedInstruments
 
 __all__ = [
     "MODELS",
     "STATE_VARIABLE",
     "Kernel",
     "SettingCall",
-    "SimulatedClock",
     "SimulatedGpu",
+    "SimulatedInstruments",
     "SimulatedMachine",
-    "SimulatedWatch",
     "attach",
     "child_environment",
     "create_state",
