@@ -112,8 +112,8 @@ class GlobalPowerLimit:
         """Set the power limit back to what it was; further steps change nothing."""
         self._closed = True
         if self._gpus is not None:
-            self._gpus.restore()
-            atexit.unregister(self._gpus.restore)
+            self._gpus.close()
+            atexit.unregister(self._gpus.close)
 
     def __enter__(self) -> GlobalPowerLimit:
         return self
@@ -124,8 +124,8 @@ class GlobalPowerLimit:
         self.close()
 
     def _begin(self, ranks: Ranks) -> PowerLimitSweep:
-        self._gpus = GpuGroup(own_gpus() if self._requested_gpus is None else self._requested_gpus)
-        atexit.register(self._gpus.restore)
+        self._gpus = GpuGroup(own_gpus() if self._requested_gpus is None else self._requested_gpus, guard=True)
+        atexit.register(self._gpus.close)
         ranges_w = {uuid: limits for part in ranks.gather(self._gpus.ranges_w) for uuid, limits in part.items()}
         return PowerLimitSweep(
             self._gpus,

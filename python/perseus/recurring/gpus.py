@@ -6,6 +6,7 @@ original power limits are restored as far as possible, and from then on nothing 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import math
@@ -88,6 +89,9 @@ class GpuGroup:
     ----------
     gpus:
         The GPUs; may be empty.
+    guard:
+        Whether a guardian process shall restore the power limits if this process is killed.  Where there
+        can be none, `restore` is all there is.
 
     Attributes
     ----------
@@ -97,7 +101,10 @@ class GpuGroup:
         Whether energy can still be read and power limits can still be set.
     """
 
-    def __init__(self, gpus: Iterable[PowerGpu]) -> None:
+    def __init__(self, gpus: Iterable[PowerGpu], *, guard: bool = False) -> None:
+        gpus = list(gpus)
+        self._pid = os.getpid()
+        self._guardians = _start_guardians(gpus) if guard else contextlib.ExitStack()
         self.measurable = self.settable = True
         self.ranges_w: dict[str, tuple[float, float]] = {}
         self._gpus: dict[str, PowerGpu] = {}
@@ -166,6 +173,35 @@ class GpuGroup:
                 restored = False
                 logger.warning("the power limit of GPU %s could not be restored: %s", uuid, error)
         return restored
+
+    def close(self) -> bool:
+        """Restore, and let the guardians go; never raises.  Return whether every limit was restored."""
+        if os.getpid() != self._pid:
+            return True  # a fork inherited what is not its own
+        restored = self.restore()
+        try:
+            self._guardians.close()
+        except Exception as error:
+            logger.warning("a guardian could not restore its GPU: %s", error)
+        return restored
+
+
+def _start_guardians(gpus: Iterable[PowerGpu]) -> contextlib.ExitStack:
+    """Return the guardians of those GPUs that the device layer can guard."""
+    guardians = contextlib.ExitStack()
+    try:
+        guarded = importlib.import_module("perseus.actuator").guarded
+        address = importlib.import_module("perseus.device.native").native_address
+    except Exception as error:
+        logger.debug("there are no guardians here: %s", error)
+        return guardians
+    for gpu in gpus:
+        try:
+            if address(gpu) is not None:
+                guardians.enter_context(guarded(gpu))
+        except Exception as error:  # another process of this job may guard it, or a clock actuator of this one
+            logger.info("GPU %s stays without a guardian: %s", gpu.uuid, error)
+    return guardians
 
 
 def limits_between_w(ranges_w: Iterable[tuple[float, float]], spacing_w: float = 25.0) -> tuple[float, ...]:

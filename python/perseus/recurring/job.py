@@ -145,16 +145,18 @@ class Job:
             timing=self._timing,
             on_measured=recorder.add_measurement if recorder else None,
         )
-        atexit.register(gpus.restore)
+        atexit.register(gpus.close)
         try:
             yield run
+            run.close()
         except BaseException:
-            self._end(gpus, recorder, run.close(abandoned=True))
+            run.close(abandoned=True)
             raise
-        self._end(gpus, recorder, run.close())
+        finally:
+            self._end(gpus, recorder, run.result)
 
     def _gpu_group(self, ranks: Ranks) -> GpuGroup:
-        gpus = GpuGroup(own_gpus() if self._gpus is None else self._gpus)
+        gpus = GpuGroup(own_gpus() if self._gpus is None else self._gpus, guard=self._power_limits_w != ())
         uuids = [uuid for part in ranks.gather(tuple(gpus.ranges_w)) for uuid in part]
         gpus.correct_originals_w(ranks.from_first(lambda: self._unrestored_limits_w(uuids)))
         return gpus
@@ -210,10 +212,10 @@ class Job:
         highest = min((high for _, high in hardware.ranges_w), default=-math.inf)
         return tuple(sorted({w for w in self._power_limits_w if lowest <= w <= highest}, reverse=True))
 
-    def _end(self, gpus: GpuGroup, recorder: TrialRecorder | None, result: RunResult) -> None:
-        restored = gpus.restore()
-        atexit.unregister(gpus.restore)
-        if recorder is None:
+    def _end(self, gpus: GpuGroup, recorder: TrialRecorder | None, result: RunResult | None) -> None:
+        restored = gpus.close()
+        atexit.unregister(gpus.close)
+        if recorder is None or result is None:
             return
         recorder.finish(
             TrialResult(
