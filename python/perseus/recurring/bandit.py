@@ -19,32 +19,47 @@ MIN_OBSERVATIONS = 2
 
 
 class Arm(NamedTuple):
-    """The costs seen at one batch size.
+    """What the costs seen at one batch size amount to.
 
     Attributes
     ----------
-    costs_j:
-        Costs in joules, oldest first; at most ``window`` of them when there is a window.
+    observations:
+        How many costs count.
     mean_j:
-        Their mean.
-    deviation_j:
-        Standard deviation of the belief about the mean, in joules: sqrt(variance / n).
+        Their mean, in joules; infinite while there is none.
+    squares_j2:
+        Sum of their squared distances from the mean.
+    last_costs_j:
+        The costs themselves, oldest first, when only the last ones count; else empty.
     """
 
-    costs_j: tuple[float, ...] = ()
+    observations: int = 0
     mean_j: float = math.inf
-    deviation_j: float = 0.0
+    squares_j2: float = 0.0
+    last_costs_j: tuple[float, ...] = ()
+
+    @property
+    def deviation_j(self) -> float:
+        """Standard deviation of the belief about the mean, in joules: sqrt(variance / count)."""
+        return math.sqrt(self.squares_j2) / self.observations
 
 
 def observe(arm: Arm, cost_j: float, window: int = 0) -> Arm:
     """Return the arm after one more cost; only the last ``window`` count, or all when it is 0."""
-    costs = (*arm.costs_j, cost_j)
-    if window:
-        costs = costs[-window:]
-    count = len(costs)
-    mean = sum(costs) / count
-    variance = sum((cost - mean) ** 2 for cost in costs) / count
-    return Arm(costs, mean, math.sqrt(variance / count))
+    if not window:
+        return _one_more(arm, cost_j)
+    costs = (*arm.last_costs_j, cost_j)[-window:]
+    mean = sum(costs) / len(costs)
+    return Arm(len(costs), mean, sum((cost - mean) ** 2 for cost in costs), costs)
+
+
+def _one_more(arm: Arm, cost_j: float) -> Arm:
+    """Update mean and squares by one cost (Welford), so that a long log needs no second look."""
+    if not arm.observations:
+        return Arm(1, cost_j)
+    count, distance = arm.observations + 1, cost_j - arm.mean_j
+    mean = arm.mean_j + distance / count
+    return Arm(count, mean, arm.squares_j2 + distance * (cost_j - mean))
 
 
 def standard_normals(seed: int, trial_number: int, count: int) -> NDArray[np.float64]:
@@ -63,8 +78,8 @@ def choose(arms: Sequence[Arm], seed: int, trial_number: int) -> int:
     An arm with fewer than two observations goes first, the least observed before the others.  An arm
     whose costs are all equal has no spread to sample from and stands for its mean.
     """
-    fewest = min(range(len(arms)), key=lambda i: len(arms[i].costs_j))
-    if len(arms[fewest].costs_j) < MIN_OBSERVATIONS:
+    fewest = min(range(len(arms)), key=lambda i: arms[i].observations)
+    if arms[fewest].observations < MIN_OBSERVATIONS:
         return fewest
     draws = standard_normals(seed, trial_number, len(arms)).tolist()
     samples = [arm.mean_j + arm.deviation_j * draw for arm, draw in zip(arms, draws, strict=True)]

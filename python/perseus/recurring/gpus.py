@@ -163,7 +163,6 @@ class GpuGroup:
         """Set every power limit back to what it was; never raises.  Return whether all were."""
         if not self._changed:
             return True
-        self._changed = False
         restored = True
         for uuid, gpu in self._gpus.items():
             try:
@@ -172,6 +171,7 @@ class GpuGroup:
             except Exception as error:
                 restored = False
                 logger.warning("the power limit of GPU %s could not be restored: %s", uuid, error)
+        self._changed = not restored  # what failed is tried again at the end
         return restored
 
     def close(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perseus.recurring.cost import Preference
-from perseus.recurring.errors import JobError, StoreError
+from perseus.recurring.errors import JobError
 from perseus.recurring.gpus import GpuGroup, PowerGpu, limits_between_w, own_gpus
 from perseus.recurring.policy import PolicySettings
 from perseus.recurring.power_limits import Measurement, SweepTiming
@@ -166,7 +166,7 @@ class Job:
             return {}
         try:
             return self.store.take_unrestored_limits_w(uuids)
-        except StoreError:
+        except Exception:  # other ranks wait for an answer
             return {}  # the lease will say what is wrong with the log
 
     def _lease(self, hardware: _Hardware) -> _Lease:
@@ -182,7 +182,7 @@ class Job:
             )
             past = self.store.trials(key)
             measurements = self.store.measurements(key, trial.batch_size)
-        except StoreError as error:
+        except Exception as error:  # other ranks wait for an answer
             logger.warning("%s; this run trains with the default batch size and is not recorded", error)
             return _Lease(None, math.nan, ())
         return _Lease(trial, _epoch_cost_j(past, trial.batch_size, self.settings.eta), tuple(measurements))

@@ -6,7 +6,6 @@ import logging
 import queue
 import threading
 
-from perseus.recurring.errors import StoreError
 from perseus.recurring.power_limits import Measurement
 from perseus.recurring.store import JobKey, TrialStore
 from perseus.recurring.trial import Trial, TrialResult
@@ -43,7 +42,7 @@ class TrialRecorder:
         self._thread.join(_CLOSE_S)
         try:
             self._store.finish(self._key, self._trial, result, restored=restored)
-        except StoreError as error:
+        except Exception as error:
             self._warn(error)
 
     def _work(self) -> None:
@@ -60,16 +59,16 @@ class TrialRecorder:
     def _renew(self) -> None:
         try:
             self._store.renew(self._key, self._trial.number, self._lease_s)
-        except StoreError as error:
+        except Exception as error:
             self._warn(error)
 
     def _enter(self, measurement: Measurement) -> None:
         try:
             self._store.add_measurement(self._key, self._trial.batch_size, measurement)
-        except StoreError as error:
+        except Exception as error:
             self._warn(error)
 
-    def _warn(self, error: StoreError) -> None:
+    def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             logger.warning("%s; training goes on, this run may be missing from the log", error)

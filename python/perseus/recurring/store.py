@@ -122,7 +122,7 @@ class TrialStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self._now = now
 
     def lease(
@@ -143,7 +143,7 @@ class TrialStore:
             )
             _expire(connection, key, now)
             trials = _trials(connection, key)
-            number = len(trials)
+            number = _next_number(trials)
             decision = next_decision(trials, settings)
             connection.execute(
                 "INSERT INTO trials (job, hardware, number, batch_size, phase, cap_j, max_power_w,"
@@ -181,7 +181,7 @@ class TrialStore:
         with self._writing() as connection:
             late = not _enter(connection, key, trial.number, result)
             if late:
-                number = len(_trials(connection, key))
+                number = _next_number(_trials(connection, key))
                 connection.execute(
                     "INSERT INTO trials (job, hardware, number, batch_size, phase, cap_j, max_power_w,"
                     " started_at, lease_until) VALUES (?, ?, ?, ?, 'concurrent', ?, ?, ?, ?)",
@@ -303,7 +303,12 @@ def next_decision(trials: list[Trial], settings: JobSettings) -> Decision:
     )
     state = replay_log(settings.policy, (trial.outcome(settings.eta) for trial in finished))
     exploring = any(trial.result is None and trial.phase != "concurrent" for trial in trials)
-    return decide(state, settings.policy, len(trials), exploring=exploring)
+    return decide(state, settings.policy, _next_number(trials), exploring=exploring)
+
+
+def _next_number(trials: list[Trial]) -> int:
+    """Return the number of the next trial; not their count, should someone have deleted rows."""
+    return trials[-1].number + 1 if trials else 0
 
 
 def _make_schema(connection: sqlite3.Connection, path: Path) -> None:

@@ -19,7 +19,15 @@ def test_belief_is_mean_and_variance_over_count() -> None:
 
 
 def test_window_forgets() -> None:
-    assert arm_of(100.0, 1.0, 2.0, 3.0, window=3) == arm_of(1.0, 2.0, 3.0)
+    windowed, plain = arm_of(100.0, 1.0, 2.0, 4.0, window=3), arm_of(1.0, 2.0, 4.0)
+    assert windowed.observations == plain.observations == 3
+    assert windowed.mean_j == pytest.approx(plain.mean_j)
+    assert windowed.deviation_j == pytest.approx(plain.deviation_j)
+
+
+def test_equal_costs_leave_no_spread() -> None:
+    assert arm_of(*[0.1] * 1000).deviation_j == 0.0
+    assert arm_of(*[0.1] * 10, window=4).deviation_j == pytest.approx(0.0, abs=1e-15)
 
 
 def test_arms_with_fewer_than_two_observations_go_first() -> None:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_concurrent_results_teach_costs_but_not_pruning() -> None:
     after = advance(state, SETTINGS, Outcome(32, "concurrent", "reached", 5.0, 24.0))
     assert after.exploration == state.exploration
     assert after.min_cost_j == 5.0
-    assert after.arms[32].costs_j == (12.0, 5.0)
+    assert (after.arms[32].observations, after.arms[32].mean_j) == (2, 8.5)
 
 
 def test_upward_drift_beyond_beta_resets_and_starts_at_the_best() -> None:
@@ -94,11 +95,12 @@ def test_min_cost_follows_the_window() -> None:
 
 
 def test_a_failure_costs_the_cap_and_another_run() -> None:
-    _, state = run(initial_state(SETTINGS), SETTINGS, COSTS, 10)
-    failed = advance(state, SETTINGS, Outcome(16, "sampling", "capped", 15.0, 20.0))
-    assert failed.arms[16].costs_j[-1] == 30.0
-    failed = advance(state, SETTINGS, Outcome(16, "sampling", "exhausted", 4.0, 20.0))
-    assert failed.arms[16].costs_j[-1] == 14.0
+    settings = replace(SETTINGS, window=20)
+    _, state = run(initial_state(settings), settings, COSTS, 10)
+    failed = advance(state, settings, Outcome(16, "sampling", "capped", 15.0, 20.0))
+    assert failed.arms[16].last_costs_j[-1] == 30.0
+    failed = advance(state, settings, Outcome(16, "sampling", "exhausted", 4.0, 20.0))
+    assert failed.arms[16].last_costs_j[-1] == 14.0
 
 
 def test_a_run_that_died_teaches_nothing() -> None:

@@ -219,3 +219,15 @@ def test_restore_survives_faults(caplog: pytest.LogCaptureFixture) -> None:
     assert not group.restore()
     assert gpus[1].limit_w == 250.0
     assert "GPU lost" in caplog.text
+
+
+def test_a_restore_that_failed_is_tried_again() -> None:
+    gpu = FakeGpu(Clock())
+    group = GpuGroup([gpu])
+    group.set_limit_w(150.0)
+    gpu.fails["set_power_limit_w"] = OSError("busy")
+    assert not group.set_limit_w(125.0)
+    assert not group.restore()
+    del gpu.fails["set_power_limit_w"]
+    assert group.close()
+    assert gpu.limit_w == 250.0

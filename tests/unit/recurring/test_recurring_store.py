@@ -106,6 +106,15 @@ def test_finishing_twice_changes_nothing_that_was_entered(store: TrialStore) -> 
     assert first.energy_j == 1.0
 
 
+def test_rows_that_someone_deleted(store: TrialStore) -> None:
+    for _ in range(3):
+        store.finish(KEY, lease(store), result())
+    connection = sqlite3.connect(store.path, isolation_level=None)
+    connection.execute("DELETE FROM trials WHERE number = 1")
+    connection.close()
+    assert lease(store).number == 3
+
+
 def test_hardware_and_jobs_are_kept_apart(store: TrialStore) -> None:
     lease(store)
     other = JobKey(job="job", hardware="8 GPU")
