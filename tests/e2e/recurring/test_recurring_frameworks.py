@@ -146,6 +146,23 @@ for _ in range(2):
     assert answers[0] == answers[1], answers
     if dist.get_rank() == 0:
         print(text, flush=True)
+
+sys.path.insert(0, sys.argv[2])
+from fake_gpu import Clock, FakeGpu
+from perseus.recurring import GlobalPowerLimit
+
+clock = Clock()
+gpu = FakeGpu(clock, uuid=f"GPU-{dist.get_rank()}", noise=0.02 * dist.get_rank())
+with GlobalPowerLimit(max_slowdown=0.1, gpus=[gpu], clock=clock) as limit:
+    for _ in limit.steps(range(3000)):
+        gpu.step()
+    found = (limit.power_limit_w, limit.measurements)
+answers = [None, None]
+dist.all_gather_object(answers, found)
+assert answers[0] == answers[1], answers
+assert gpu.limits_set_w[-2:] == [found[0], 250.0], gpu.limits_set_w
+if dist.get_rank() == 0:
+    print(found[0], round(found[1][0].point.average_power_w), flush=True)
 dist.destroy_process_group()
 """
 
@@ -156,10 +173,13 @@ def test_torch_distributed(tmp_path: Path) -> None:
     script.write_text(RANK)
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path / "log")], env=environment, capture_output=True, text=True, timeout=100
-    )
+    fakes = Path(__file__).parents[2] / "unit" / "recurring"
+    command += [str(script), str(tmp_path / "log"), str(fakes)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split("\n")
     assert lines[0] == "0 8 True 3 600.0 500.0"
     assert lines[1].startswith("1 16")
+    limit_w, power_w = map(float, lines[2].split())
+    assert limit_w == 200.0
+    assert power_w == pytest.approx(500.0, rel=0.02)  # of both GPUs at 250 W
