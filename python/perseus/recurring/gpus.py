@@ -110,6 +110,7 @@ class GpuGroup:
         self._gpus: dict[str, PowerGpu] = {}
         self._originals_w: dict[str, float] = {}
         self._changed = False
+        self._said_unrestored = False
         try:
             self._gpus = {gpu.uuid: gpu for gpu in gpus}
             self.ranges_w = {uuid: gpu.power_limit_range_w() for uuid, gpu in self._gpus.items()}
@@ -170,7 +171,9 @@ class GpuGroup:
                     gpu.set_power_limit_w(self._originals_w[uuid])
             except Exception as error:
                 restored = False
-                logger.warning("the power limit of GPU %s could not be restored: %s", uuid, error)
+                level = logging.DEBUG if self._said_unrestored else logging.WARNING
+                logger.log(level, "the power limit of GPU %s could not be restored: %s", uuid, error)
+        self._said_unrestored |= not restored
         self._changed = not restored  # what failed is tried again at the end
         return restored
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from perseus.recurring.errors import JobError
 from perseus.recurring.gpus import GpuGroup, synchronize
 from perseus.recurring.power_profile import PowerPoint
 from perseus.recurring.ranks import Ranks, sum_distinct
@@ -42,7 +43,13 @@ class SweepTiming:
     min_steps, max_window_s:
         A window has at least so many steps, and ends after this time whatever its precision.
     check_every:
-        With several ranks, they agree on the next move once in this many steps.
+        With several ranks, they agree on the next move about once a second, but at least once in this
+        many steps.
+
+    Raises
+    ------
+    JobError
+        If a value makes no sense.
     """
 
     settle_s: float = 1.0
@@ -50,6 +57,12 @@ class SweepTiming:
     min_steps: int = 5
     max_window_s: float = 30.0
     check_every: int = 10
+
+    def __post_init__(self) -> None:
+        if not (self.settle_s >= 0.0 and self.precision > 0.0 and self.max_window_s > 0.0):
+            raise JobError(f"{self} cannot be kept; give times and a precision above 0 (settle_s may be 0)")
+        if self.min_steps < 2 or self.check_every < 1:
+            raise JobError(f"{self} cannot be kept; give at least 2 min_steps and 1 for check_every")
 
 
 class Measurement(NamedTuple):
@@ -68,6 +81,7 @@ class _Report(NamedTuple):
     step_s: float
     half_width: float
     failed: bool
+    pace_s: float  # duration of the last step, measured or not
 
 
 class _Counter:
@@ -216,6 +230,9 @@ class PowerLimitSweep:
         self._window: Window | None = None  # None while settling
         self._set_at_s: float | None = None  # None before the limit has been set
         self._steps = 0
+        self._next_check = 1
+        self._last_step_s: float | None = None
+        self._pace_s = 0.0
         self._resets = gpus.counter_resets()
         self.failed = False
 
@@ -233,14 +250,17 @@ class PowerLimitSweep:
             return False
         self._steps += 1
         now_s = self._clock()
+        self._pace_s = now_s - self._last_step_s if self._last_step_s is not None else 0.0
+        self._last_step_s = now_s
         if self._window is not None:
             self._watch(self._window, now_s)
-        if self._ranks.size == 1 or self._steps % self._timing.check_every == 0:
+        if self._ranks.size == 1 or self._steps >= self._next_check:
             self._agree(self._ranks.gather(self._report(now_s)))
         return self.done
 
     def pause(self) -> None:
         """Note that what follows, such as an evaluation, is no training step."""
+        self._last_step_s = None
         if self._window is not None and self._window.is_open:
             self._window.close()
 
@@ -267,7 +287,7 @@ class PowerLimitSweep:
         settled = self._set_at_s is not None and now_s - self._set_at_s >= self._timing.settle_s
         window = self._window
         if window is None:
-            return _Report(settled, False, {}, math.nan, math.inf, self._is_broken)
+            return _Report(settled, False, {}, math.nan, math.inf, self._is_broken, self._pace_s)
         half_width = window.half_width()
         measured = bool(window.steps) and not any(math.isnan(power) for power in window.powers_w().values())
         finished = measured and (
@@ -277,13 +297,16 @@ class PowerLimitSweep:
         if finished:  # steps that were only queued so far count as done once their time is in
             synchronize()
             window.add_wait(self._clock() - now_s)
-        # a counter that has not moved for a whole window is a broken one
-        stuck = window.time_s >= self._timing.max_window_s and not measured
+        # a counter that has not moved for a whole window is a broken one; two steps may be too few to tell
+        stuck = window.steps > 2 and window.time_s >= self._timing.max_window_s and not measured
         step_s = window.time_s / window.steps if window.steps else math.nan
         failed = self._is_broken or stuck
-        return _Report(settled, finished, window.powers_w(), step_s, half_width, failed)
+        return _Report(settled, finished, window.powers_w(), step_s, half_width, failed, self._pace_s)
 
     def _agree(self, reports: list[_Report]) -> None:
+        slowest_s = max(report.pace_s for report in reports)
+        steps_per_s = int(1.0 / slowest_s) if slowest_s > 0.0 else self._timing.check_every
+        self._next_check = self._steps + min(max(steps_per_s, 1), self._timing.check_every)
         if any(report.failed for report in reports):
             self.failed = True
             self._remaining_w = []

@@ -5,6 +5,7 @@ import pytest
 from fake_gpu import Clock, FakeGpu
 from thread_ranks import ThreadGroup, ThreadRank
 
+from perseus.recurring.errors import JobError
 from perseus.recurring.gpus import GpuGroup, limits_between_w
 from perseus.recurring.power_limits import Measurement, PowerLimitSweep, SweepTiming
 from perseus.recurring.ranks import Ranks, SingleRank
@@ -94,6 +95,37 @@ def test_long_steps_end_by_time() -> None:
         sweep.step()
     assert len(found) == len(LIMITS_W)
     assert any(m.half_width > 0.01 for m in found)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_steps_longer_than_a_window(ranks: int) -> None:
+    """Steps of 40 s: each limit takes a few of them, on several ranks too."""
+
+    def work(rank: ThreadRank) -> list[Measurement]:
+        clock = Clock()
+        gpu = FakeGpu(clock, uuid=f"GPU-{rank.rank}")
+        found: list[Measurement] = []
+        sweep = sweep_of([gpu], clock, found, rank)
+        for _ in range(5 * len(LIMITS_W)):
+            gpu.work(500 * gpu.step_s())
+            clock.now_s += 500 * gpu.step_s()
+            sweep.step()
+        assert sweep.done
+        assert not sweep.failed
+        return found
+
+    for found in ThreadGroup(ranks).run(work):
+        assert [m.point.limit_w for m in found] == list(LIMITS_W)
+        truth_w = ranks * FakeGpu(Clock()).power_w(100.0)
+        assert found[-1].point.average_power_w == pytest.approx(truth_w, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "change", [{"settle_s": -1.0}, {"precision": 0.0}, {"max_window_s": math.nan}, {"min_steps": 1}, {"check_every": 0}]
+)
+def test_timing_is_checked(change: dict[str, float]) -> None:
+    with pytest.raises(JobError, match="cannot be kept"):
+        SweepTiming(**change)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hidden", [False, True])
