@@ -37,16 +37,18 @@ outcomes = st.builds(
 
 
 @given(policy=policies(), log=st.lists(outcomes, max_size=40), exploring=st.booleans())
+@settings(deadline=None)
 def test_any_log_leads_to_a_sound_decision(policy: PolicySettings, log: list[Outcome], exploring: bool) -> None:
     state = replay_log(policy, log)
     decision = decide(state, policy, len(log), exploring=exploring)
     assert decision.batch_size in policy.batch_sizes
     assert decision.phase == "concurrent" if exploring else decision.phase in ("pruning", "sampling")
-    assert decision.cap_j > 0.0 or state.min_cost_j == 0.0
+    assert decision.cap_j > 0.0
     assert decision == decide(state, policy, len(log), exploring=exploring)
 
 
 @given(policy=policies(), log=st.lists(outcomes, max_size=40), cut=st.integers(0, 40))
+@settings(deadline=None)
 def test_the_state_is_a_fold_over_the_log(policy: PolicySettings, log: list[Outcome], cut: int) -> None:
     state = replay_log(policy, log[:cut])
     for outcome in log[cut:]:
@@ -55,7 +57,7 @@ def test_the_state_is_a_fold_over_the_log(policy: PolicySettings, log: list[Outc
 
 
 @given(policy=policies(), costs=st.lists(st.floats(1.0, 100.0), min_size=10, max_size=10))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_fixed_costs_are_learned(policy: PolicySettings, costs: list[float]) -> None:
     """With a cost per batch size that never changes, the end is the cheapest that pruning can see."""
     cost_of = dict(zip([2**k for k in range(10)], costs, strict=True))
@@ -94,6 +96,7 @@ def plain_pruning(candidates: list[int], start: int, works: dict[int, bool], cos
 
 
 @given(chosen=sizes, data=st.data())
+@settings(deadline=None)
 def test_pruning_is_that_of_two_plain_loops(chosen: list[int], data: st.DataObject) -> None:
     candidates = sorted(chosen)
     start = data.draw(st.sampled_from(candidates))

@@ -171,8 +171,9 @@ def initial_state(settings: PolicySettings) -> PolicyState:
 
 
 def cap_j(state: PolicyState, settings: PolicySettings) -> float:
-    """Return the cost that the next run must not pass, in joules."""
-    return settings.beta * state.min_cost_j
+    """Return the cost that the next run must not pass, in joules; a run that cost nothing caps nothing."""
+    least = state.min_cost_j
+    return settings.beta * least if least > 0.0 else math.inf
 
 
 def decide(state: PolicyState, settings: PolicySettings, trial_number: int, *, exploring: bool = False) -> Decision:
