@@ -63,10 +63,10 @@ bool CriticalSearch<Flow>::find_levels() {
     const std::int32_t last = first[v + 1];
     for (std::int32_t e = first[v]; e < last; ++e) {  // no branches: whether an arc counts cannot be predicted
       const std::int32_t peer = peers[e];
-      const bool found = (critical[e] != 0) & (level[peer] == kUnreached);
-      level[peer] = found ? next : level[peer];
+      const std::int32_t found = std::int32_t{critical[e]} & std::int32_t{level[peer] == kUnreached};
+      level[peer] += found * (next - kUnreached);
       queue[end] = peer;
-      end += found;
+      end += static_cast<std::size_t>(found);
     }
   }
   num_reached_ = end;

@@ -30,7 +30,7 @@ ResidualNetwork<Flow>::ResidualNetwork(const ActivityNetwork& network, const Cur
   peer_.resize(2 * num_arcs);
   critical_.resize(2 * num_arcs);
   position_.resize(2 * num_arcs);
-  raised_.assign(at(network.num_nodes()), 0);
+  shift_.assign(at(network.num_nodes()), 0);
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t a = 0; a < num_arcs; ++a) {
     at_level_[a] = curves.first(curve[a]) + curves.num_breakpoints(curve[a]) - 1;
@@ -65,16 +65,19 @@ template <class Flow>
 void ResidualNetwork<Flow>::raise_potentials(std::span<const std::int32_t> nodes, std::span<const Time> distance,
                                              Time amount) {
   for (const std::int32_t v : nodes) {
-    potential_[at(v)] += amount - distance[at(v)];
-    raised_[at(v)] = 1;
+    shift_[at(v)] = amount - distance[at(v)];
+    potential_[at(v)] += shift_[at(v)];
   }
   for (const std::int32_t v : nodes) {
-    for (std::int32_t e = first(v); e < first(v + 1); ++e) {
+    const Time shift = shift_[at(v)];
+    const std::int32_t last = first(v + 1);
+    for (std::int32_t e = first(v); e < last; ++e) {
+      if (shift_[at(peer(e))] == shift) continue;  // nothing has changed between the two
       refresh_critical(v, e);
-      if (!raised_[at(peer(e))]) refresh_critical(peer(e), mate(e));
+      if (shift_[at(peer(e))] == 0) refresh_critical(peer(e), mate(e));
     }
   }
-  for (const std::int32_t v : nodes) raised_[at(v)] = 0;
+  for (const std::int32_t v : nodes) shift_[at(v)] = 0;
 }
 
 template class ResidualNetwork<std::int64_t>;

@@ -26,6 +26,7 @@ _EXPORTS = {
     "MissingExtraError": "errors",
     "Operation": "dag",
     "OperationProfile": "profiles",
+    "Optimum": "solve",
     "PerseusError": "errors",
     "PipelineDag": "dag",
     "PlanError": "errors",
@@ -36,6 +37,7 @@ _EXPORTS = {
     "example_profile_path": "profiles",
     "max_clock_plan": "plan",
     "read_profiles": "profiles",
+    "solve_at": "solve",
     "solve_frontier": "solve",
 }
 
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from perseus.profiles import Profiles as Profiles
     from perseus.profiles import example_profile_path as example_profile_path
     from perseus.profiles import read_profiles as read_profiles
+    from perseus.solve import Optimum as Optimum
+    from perseus.solve import solve_at as solve_at
     from perseus.solve import solve_frontier as solve_frontier
 
 __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupportedDunderAll]

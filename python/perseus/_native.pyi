@@ -10,6 +10,7 @@ class MaxFlowMethod(Enum):
 
 class SolveStatus(Enum):
     complete = ...
+    stopped = ...
     interrupted = ...
     cyclic = ...
     out_of_range = ...
@@ -53,4 +54,36 @@ def solve_tradeoff(
     region: NDArray[int32] = ...,
     num_regions: int = 0,
     repeats: int = 0,
+    stop_at_s: float = 0.0,
 ) -> TradeoffSolution: ...
+
+class RoundingStatus(Enum):
+    complete = ...
+    deadline_too_short = ...
+    cyclic = ...
+    invalid = ...
+
+class RoundedPlan:
+    status: RoundingStatus
+    choices: NDArray[int32]
+    start_times_s: NDArray[float64]
+    makespan_s: float
+    rounded_energy_j: float
+    reclaimed_energy_j: float
+    energy_j: float
+    exchanges: int
+
+def round_plan(
+    menu_offsets: NDArray[int64],
+    choice_times_s: NDArray[float64],
+    choice_energies_j: NDArray[float64],
+    menu_of: NDArray[int32],
+    planned_s: NDArray[float64],
+    predecessor: NDArray[int32],
+    successor: NDArray[int32],
+    latency_s: NDArray[float64],
+    deadline_s: float,
+    *,
+    reclaim: bool,
+    exchange_effort: int,
+) -> RoundedPlan: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perseus.errors import InfeasibleTimeError, PlanError, ProfileError
+from perseus.errors import InfeasibleTimeError, PlanError
 from perseus.plan import FrequencyPlan, make_plan
+from perseus.plan.blocking import rank_powers_w
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,39 +26,6 @@ if TYPE_CHECKING:
 
 # A time this close to the shortest one, relatively, is taken as the shortest: the caller computed it in doubles.
 _TIME_TOLERANCE = 1e-12
-
-
-def rank_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
-    """Blocking power (W) of each rank's GPU, shape (num_ranks,).
-
-    Raises
-    ------
-    ProfileError
-        A stage has no blocking power, or a rank holds stages that differ in it.
-    """
-    pairs = np.unique(np.stack([dag.rank, dag.stage], axis=1), axis=0)
-    powers_w: NDArray[np.float64] = np.full(dag.num_ranks, np.nan)
-    for rank, stage in pairs.tolist():
-        if stage not in profiles.blocking_power_w:
-            raise ProfileError(
-                f"Stage {stage} of the pipeline has no blocking power; the profile gives stages "
-                f"{sorted(profiles.blocking_power_w)}. Add it to blocking_power_w."
-            )
-        power_w = profiles.blocking_power_w[stage]
-        if not np.isnan(powers_w[rank]) and powers_w[rank] != power_w:
-            raise ProfileError(
-                f"Rank {rank} holds stages with different blocking powers ({powers_w[rank]:g} W, {power_w:g} W for "
-                f"stage {stage}); the stages of one rank run on one GPU, so give them the same blocking power."
-            )
-        powers_w[rank] = power_w
-    powers_w[np.isnan(powers_w)] = 0.0
-    return powers_w
-
-
-def operation_powers_w(dag: PipelineDag, profiles: Profiles) -> NDArray[np.float64]:
-    """Blocking power (W) of the GPU that runs each operation, shape (num_operations,)."""
-    powers_w: NDArray[np.float64] = rank_powers_w(dag, profiles)[dag.rank]
-    return powers_w
 
 
 class Frontier:
@@ -137,7 +106,7 @@ class Frontier:
             ``wait_until_s`` is below ``time_s``, or a time is not a number.
         """
         time_s = self._feasible(time_s)
-        until_s = time_s if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        until_s = time_s if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s")
         if until_s < time_s * (1.0 - _TIME_TOLERANCE):
             raise PlanError(
                 f"wait_until_s={until_s:g} is before time_s={time_s:g}; a straggler ends no earlier than the pipeline "
@@ -189,18 +158,21 @@ class Frontier:
             self.durations_at(deadline_s),
             deadline_s,
             self.energy_at,
-            wait_until_s=None if wait_until_s is None else _finite(wait_until_s, "wait_until_s"),
+            wait_until_s=None if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s"),
         )
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["iteration_time_s", "energy_j"])
-            writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
-        partial.replace(target)
+        try:
+            with partial.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["iteration_time_s", "energy_j"])
+                writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         """Return the number of breakpoints."""
@@ -222,7 +194,7 @@ class Frontier:
         return len(self) - 1 - above, float((later_s - time_s) / (later_s - earlier_s))
 
     def _feasible(self, time_s: float) -> float:
-        time_s = _finite(time_s, "time_s")
+        time_s = finite_time_s(time_s, "time_s")
         if time_s < self.min_time_s * (1.0 - _TIME_TOLERANCE):
             raise InfeasibleTimeError(
                 f"An iteration time of {time_s:.9g} s is below the shortest possible, {self.min_time_s:.9g} s, which "
@@ -232,15 +204,19 @@ class Frontier:
         return max(time_s, self.min_time_s)
 
 
-def _finite(value: float, name: str) -> float:
-    number = float(value)
-    if not np.isfinite(number):
-        raise PlanError(f"{name}={value!r} is not a finite number of seconds.")
+def finite_time_s(value: object, name: str) -> float:
+    """Return a time as a float; raises `PlanError` if it is not a finite number."""
+    try:
+        number = math.nan if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise PlanError(f"{name}={value!r} is not a finite number of seconds; pass a time such as frontier.min_time_s.")
     return number
 
 
 def _fixed_effective_energy_j(dag: PipelineDag, profiles: Profiles) -> float:
     """Effective energy of the operations of fixed time, a constant of the problem."""
     fixed = ~np.isnan(dag.fixed_time_s)
-    powers_w = operation_powers_w(dag, profiles)[fixed]
+    powers_w = rank_powers_w(dag, profiles)[dag.rank[fixed]]
     return float(np.sum(dag.fixed_energy_j[fixed] - powers_w * dag.fixed_time_s[fixed]))

@@ -70,7 +70,7 @@ def test_json_says_what_the_api_says(capsys: pytest.CaptureFixture[str], frontie
     assert found["plan"]["energy_j"] == plan.energy_j
     assert found["plan"]["gap"] == plan.gap
     assert found["plan"]["baseline_energy_j"] == plan.baseline_energy_j
-    assert found["plan"]["saving"] == 1 - plan.energy_j / plan.baseline_energy_j > 0
+    assert found["plan"]["saving"] == plan.saving == pytest.approx(1 - plan.energy_j / plan.baseline_energy_j)
     assert found["plan"]["wait_until_s"] is None
     assert found["files"] == {}
 

@@ -6,6 +6,7 @@
 //  - conservation: the flow enters at the source, leaves at the sink, and is kept at every other node;
 //  - complementary slackness: each arc's flow lies in the subdifferential of its curve at the arc's duration;
 //  - the durations' energy, in exact 128-bit integers.
+// An arc is looked at again only when its duration or its flow is another than when it was last found optimal.
 // Then no schedule with this iteration time needs less energy, and -flow is the frontier's slope there.
 #pragma once
 
@@ -28,14 +29,24 @@ class Certificate {
   bool holds(std::span<const Time> potential, std::span<const Flow> flow, Flow value, Int128 energy);
 
  private:
-  bool arc_is_optimal(std::size_t arc, Time duration, Flow flow);
+  // What is known of an arc: the duration and flow with which it was last checked, and what it then added to the energy.
+  struct Checked {
+    Time duration = -1;  // no arc has that: it is checked the first time
+    Flow flow{0};
+    Int128 energy = 0;
+    std::int32_t breakpoint = 0;  // at or before the duration: where the search starts
+  };
+
+  bool is_optimal(std::size_t arc, Time duration, Flow flow);
+  void add_to_balance(std::size_t node, Flow amount);
 
   const ActivityNetwork& network_;
   const CurveSet<Flow>& curves_;
   std::span<const std::int32_t> curve_;
-  std::vector<std::int32_t> hint_;  // per arc: breakpoint at or before the last duration; where the search starts
+  std::vector<Checked> checked_;    // per arc
   std::vector<Flow> balance_;       // per node: outflow - inflow
-  Int128 energy_ = 0;               // summed so far
+  std::int64_t unbalanced_ = 0;     // nodes whose balance is not 0
+  Int128 energy_ = 0;               // sum over arcs
 };
 
 extern template class Certificate<std::int64_t>;

@@ -46,6 +46,11 @@ class CurveSet {
   double energy_at_max_time_j(std::int32_t curve) const { return base_energy_j_[static_cast<std::size_t>(curve)]; }
   // Energy above that at max_time, at a duration in [min_time, max_time], in units of slope times quantum.
   Int128 energy_above_base(std::int32_t curve, Time duration) const;
+  // The same where it is known that t[k] <= duration, and duration < t[k + 1] if there is one.
+  Int128 energy_above_base(std::int32_t curve, std::int32_t k, Time duration) const {
+    const auto index = static_cast<std::size_t>(first(curve) + k);
+    return energy_[index] - Int128{levels_[index + 1]} * (duration - times_[index]);
+  }
 
   const std::vector<Time>& times() const { return times_; }
   const std::vector<Flow>& levels() const { return levels_; }

@@ -90,7 +90,7 @@ class ResidualNetwork {
   std::vector<std::int32_t> at_level_;   // per arc: index of t[k] in times_ and of l[k] in levels_
   std::vector<Flow> flow_;               // per arc, >= 0
   std::vector<Time> potential_;          // per node
-  std::vector<std::uint8_t> raised_;     // per node: scratch of raise_potentials
+  std::vector<Time> shift_;              // per node: by how much raise_potentials moves it; 0 outside of it
 };
 
 template <class Flow>

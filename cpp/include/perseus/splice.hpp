@@ -11,6 +11,10 @@
 //   then repeating the slot n times, each copy with the slot's flows and its potentials moved on by tau, is optimal for
 //   the large pipeline: complementary slackness and conservation are local, and every arc and node of the large pipeline
 //   looks like one of the small. Its time is T + n * tau, its flow value the same F, its energy E + n * E(slot).
+// The end.  The small pipeline's shortest time need not lead to that of the large one: a path of operations that are all
+//   at their fastest goes through each slot, but need not leave the repeated slot where it entered it. So the longest
+//   path of the large pipeline at the shortest durations is worked out too, copy by copy until the times of one copy are
+//   those of the last one moved on, and has to equal the time of the last breakpoint.
 // Use.  Along the frontier a slot is found for each pair of neighbouring breakpoints that qualifies at both with the
 //   flow between them, so that interpolation stays optimal in between. A pipeline whose phases have several steady
 //   states (GPipe: all forwards, then all backwards) has a region of slots for each; a slot is repeated in each region.
@@ -57,6 +61,9 @@ class Splicer {
   // both.
   bool end_interval(const ResidualNetwork<Flow>& state, Splice& splice);
 
+  // The longest path of the large pipeline with these arc lengths; kNoLength if some region has no slot to repeat.
+  Time longest_path(std::span<const Time> arc_length) const;
+
  private:
   // How corresponding dependencies cross into and out of a slot.
   struct Crossing {
@@ -74,9 +81,18 @@ class Splicer {
     std::size_t last;
   };
 
+  void advance(std::span<const std::int32_t> nodes, std::span<const Time> arc_length, std::int32_t from_slot,
+               std::vector<Time>& earliest) const;
+  void repeat(const Candidate& candidate, std::span<const Time> arc_length, std::vector<Time>& earliest) const;
   bool qualifies(const Candidate& candidate, const ResidualNetwork<Flow>& state, Time& tau) const;
 
+  const ActivityNetwork& network_;
   std::int32_t num_regions_;
+  std::int64_t repeats_;
+  std::vector<std::vector<std::int32_t>> slot_nodes_;  // per slot: its nodes in topological order
+  std::vector<std::int32_t> node_slot_;                // per node
+  std::vector<std::int32_t> in_first_;                 // per node, and one more: its entering arcs in in_arcs_
+  std::vector<std::int32_t> in_arcs_;
   std::vector<Crossing> crossings_;
   std::vector<Candidate> candidates_;
   std::vector<Time> longer_tau_;   // per candidate: at begin_interval, or kNoLength if it did not qualify

@@ -28,44 +28,50 @@ class MaxFlowChoice(str, enum.Enum):
     augment = "augment"
 
 
+_Profile = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROFILE",
+        help="CSV with the columns stage, instruction, frequency, time (s), energy (J); or the word 'example'.",
+    ),
+]
+_Schedule = Annotated[str, typer.Option(help="Pipeline schedule: 1f1b, gpipe.")]
+_Stages = Annotated[
+    int | None, typer.Option(help="Stages of the pipeline; those of the profile if left out.", show_default=False)
+]
+_Microbatches = Annotated[int | None, typer.Option(help="Microbatches of an iteration.", show_default=False)]
+_BlockingPower = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WATTS", help="What a waiting GPU draws: 83.64, or for each stage 0=80,1=75.", show_default=False
+    ),
+]
+_Time = Annotated[float | None, typer.Option(help="Plan for this iteration time, in seconds.", show_default=False)]
+_Slowdown = Annotated[
+    float | None, typer.Option(help="Plan for this many times the shortest iteration time.", show_default=False)
+]
+_Straggler = Annotated[
+    float | None,
+    typer.Option(help="Plan for waiting for another pipeline that takes this many seconds.", show_default=False),
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Write the results here; made if it does not exist."),
+]
+_MaxFlow = Annotated[MaxFlowChoice, typer.Option(help="How minimum cuts are found; the result is the same.")]
+
+
 def solve(
-    profile: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROFILE",
-            help="CSV with the columns stage, instruction, frequency, time (s), energy (J); or the word 'example'.",
-        ),
-    ],
-    schedule: Annotated[str, typer.Option(help="Pipeline schedule: 1f1b, gpipe.")] = "1f1b",
-    stages: Annotated[
-        int | None, typer.Option(help="Stages of the pipeline; those of the profile if left out.", show_default=False)
-    ] = None,
-    microbatches: Annotated[int | None, typer.Option(help="Microbatches of an iteration.", show_default=False)] = None,
-    blocking_power: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WATTS",
-            help="What a waiting GPU draws: 83.64, or for each stage 0=80,1=75.",
-            show_default=False,
-        ),
-    ] = None,
-    time: Annotated[
-        float | None, typer.Option(help="Plan for this iteration time, in seconds.", show_default=False)
-    ] = None,
-    slowdown: Annotated[
-        float | None, typer.Option(help="Plan for this many times the shortest iteration time.", show_default=False)
-    ] = None,
-    straggler: Annotated[
-        float | None,
-        typer.Option(help="Plan for waiting for another pipeline that takes this many seconds.", show_default=False),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write the results here; made if it does not exist."),
-    ] = None,
-    max_flow: Annotated[
-        MaxFlowChoice, typer.Option(help="How minimum cuts are found; the result is the same.")
-    ] = MaxFlowChoice.push_relabel,
+    profile: _Profile,
+    schedule: _Schedule = "1f1b",
+    stages: _Stages = None,
+    microbatches: _Microbatches = None,
+    blocking_power: _BlockingPower = None,
+    time: _Time = None,
+    slowdown: _Slowdown = None,
+    straggler: _Straggler = None,
+    output: _Folder = None,
+    max_flow: _MaxFlow = MaxFlowChoice.push_relabel,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

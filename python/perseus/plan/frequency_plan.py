@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -178,9 +179,10 @@ class FrequencyPlan:
         return _restored, ({**values, "knobs": dict(self.knobs)},)
 
     def __repr__(self) -> str:
+        bounded = "no bound" if math.isnan(self.lower_bound_j) else f"at most {100 * self.gap:.3g} % above optimal"
         return (
             f"<FrequencyPlan {self.dag.num_operations} operations, {self.time_s:.6g} s, {self.energy_j:.6g} J, "
-            f"at most {100 * self.gap:.3g} % above optimal>"
+            f"{bounded}>"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -124,10 +125,10 @@ def _check_energy(plan: FrequencyPlan) -> None:
 
 
 def _number(name: str, value: object) -> float:
-    number = float(value) if type(value) in (int, float) and abs(value) < 1e300 else math.nan  # type: ignore[arg-type, operator]
-    if math.isnan(number):
-        raise PlanError(f"{name} is {value!r}; it must be a finite number: make the plan again")
-    return number
+    # Not isinstance: a bool is an int.
+    if (type(value) is int or type(value) is float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    raise PlanError(f"{name} is {value!r}; it must be a finite number: make the plan again")
 
 
 def _list(name: str, values: object, length: int) -> list[object]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from perseus.plan import FrequencyPlan
 
+_VISIBLE: Final = 5e-5  # half a digit of the times printed
 _MARGIN: Final = 0.06  # free space around the data, as a share of its range
 
 
@@ -75,6 +76,10 @@ class FrontierPicture:
     def end_s(self) -> float:
         """When everybody is done: the plan, the highest clocks and the straggler."""
         return max(self.plan_time_s, self.max_clock_time_s, self.wait_until_s or 0.0)
+
+    def is_longer_than_max_clocks(self, time_s: float) -> bool:
+        """Say whether a time differs visibly from that of the highest clocks; both are rounded sums."""
+        return time_s > self.max_clock_time_s * (1.0 + _VISIBLE)
 
     @property
     def min_energy_time_s(self) -> float:
@@ -172,7 +177,7 @@ def _draw_saving(axes: Axes, picture: FrontierPicture, time: float, energy: floa
     times = np.array([picture.max_clock_time_s, max(picture.plan_time_s, picture.max_clock_time_s)])
     blocking_j = picture.total_blocking_power_w * (times - times[0])
     energies_j = _accounted(picture, times, picture.max_clock_energy_j + blocking_j)
-    if times[1] > times[0]:
+    if picture.is_longer_than_max_clocks(picture.plan_time_s):
         axes.plot(
             times / time,
             energies_j / energy,

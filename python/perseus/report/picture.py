@@ -130,7 +130,7 @@ def _headline(frontier: FrontierPicture) -> str:
     saving = format_percent(frontier.saving)
     if frontier.wait_until_s is not None:
         return f"{saving} less energy while waiting for a straggler of {format_time(frontier.wait_until_s)}"
-    if longer <= 5e-5:
+    if not frontier.is_longer_than_max_clocks(frontier.plan_time_s):
         return f"{saving} less energy, same iteration time"
     return f"{saving} less energy, {format_percent(longer, 2)} longer iteration"
 
@@ -162,7 +162,7 @@ class _Timelines(NamedTuple):
         """Whether beginning and end are drawn once more, so large that every operation can be read."""
         if not has_room_for_numbers(_row_height_in(self.after.num_ranks) * 72):
             return False
-        return readable_window_s(self.after, _PANEL_WIDTH_IN * 72) < self.after.until_s
+        return 0.0 < readable_window_s(self.after, _PANEL_WIDTH_IN * 72) < self.after.until_s
 
     @property
     def height_in(self) -> float:
@@ -217,7 +217,7 @@ def _caption(axes: Axes, text: str) -> None:
 def _before_caption(frontier: FrontierPicture) -> str:
     end_s = frontier.plan_time_s if frontier.wait_until_s is None else frontier.wait_until_s
     own, energy = format_time(frontier.max_clock_time_s), format_energy(frontier.baseline_energy_j)
-    if end_s > frontier.max_clock_time_s * (1 + 5e-5):
+    if frontier.is_longer_than_max_clocks(end_s):
         return f"Highest clocks: {own}, then blocking until {format_time(end_s)}: {energy}"
     return f"Highest clocks: {own}, {energy}"
 
