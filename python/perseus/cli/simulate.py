@@ -35,6 +35,9 @@ def simulate(
 
     For example: perseus simulate --gpu a100 --count 4 -- torchrun --nproc-per-node 4 train.py
     """
+    unknown = sorted(set(gpu.split(",")) - set(simulated.MODELS))
+    if unknown:
+        raise typer.BadParameter(f"there is no model {', '.join(unknown)}; choose from {', '.join(simulated.MODELS)}")
     with _state_file(state) as path:
         simulated.create_state(path, gpu, count=count, time_scale=time_scale, seed=seed)
         status = _run(command, simulated.child_environment(path, os.environ))

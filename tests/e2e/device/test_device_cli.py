@@ -255,8 +255,8 @@ def test_simulate_passes_signals_on_and_tells_how_it_ended() -> None:
 def test_simulate_refuses_what_it_cannot_do() -> None:
     assert run("simulate", "--", "true")[0] == 0
     assert CliRunner().invoke(app, ["simulate", "--", "/nowhere/program"]).exit_code == 2
-    failed = CliRunner().invoke(app, ["simulate", "--gpu", "b200", "--", "true"])
-    assert "models are v100" in str(failed.exception)
+    assert CliRunner().invoke(app, ["simulate", "--gpu", "a100,b200", "--", "true"]).exit_code == 2
+    assert CliRunner().invoke(app, ["simulate", "--count", "17", "--", "true"]).exit_code == 2
 
 
 def test_a_killed_profile_leaves_no_clock_locked(start_machine: Start, tmp_path: Path) -> None:
