@@ -41,7 +41,12 @@ _EXPORTS = {
     "solve_frontier": "solve",
 }
 
+# parts with a public surface of their own, loaded as `perseus.NAME` on first use
+_PARTS = ("device", "recurring")
+
 if TYPE_CHECKING:
+    from perseus import device as device
+    from perseus import recurring as recurring
     from perseus.curves import Curve as Curve
     from perseus.dag import Operation as Operation
     from perseus.dag import PipelineDag as PipelineDag
@@ -69,6 +74,8 @@ __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupporte
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module on first use (PEP 562)."""
+    if name in _PARTS:
+        return importlib.import_module(f"perseus.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'perseus' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"perseus.{_EXPORTS[name]}"), name)
@@ -77,4 +84,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *_EXPORTS, *_PARTS})
