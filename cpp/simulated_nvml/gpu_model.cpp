@@ -14,8 +14,8 @@ namespace {
 // [dgx]         DGX H100/H200 user guide, Redfish `PowerLimitWatts` (AllowableMin 200, AllowableMax 700).
 // [sosp24]      measured (time, energy) of GPT-3 175B operations at each clock, artifact of "Reducing Energy
 //               Bloat in Large Model Training" (SOSP'24): the blocking power as published; static and dynamic power and the
-//               voltage curve are a least-squares fit of energy/time over the clock, 1.5 % rms (A100), 1.2 % (A40, below
-//               its throttling range). That A100 drew more than 400 W at its highest clocks; this one throttles there.
+//               voltage curve are a least-squares fit of energy/time over the clock, at most 1.8 % rms (the A40 below its
+//               throttling range). That A100 drew more than 400 W at its highest clocks; this one throttles there.
 // [nsdi23]      power-limit traces of "Zeus" (NSDI'23): DNN training on a V100 stays below 230 W of average power.
 // [yang24]      "Part-time Power Measurements: nvidia-smi's Lack of Attention" (SC'24): update periods 20 ms (V100),
 //               100 ms (A100, A40, H100), and which products average the power over one second.
@@ -59,8 +59,8 @@ constexpr std::array<GpuModel, 4> models{{
         .idle_w = 30.5,            // [nvsmi-a40]
         .blocking_w = 70.38,       // [sosp24]
         .static_w = 70.0,          // [sosp24] fit gives 80; held below the blocking power
-        .dynamic_w = 310.0,        // [sosp24] fit
-        .voltage_floor = 0.80,     // [sosp24] fit
+        .dynamic_w = 312.0,        // [sosp24] fit
+        .voltage_floor = 0.82,     // [sosp24] fit
         .voltage_knee = 0.65,      // [sosp24] fit
         .min_limit_w = 100.0,      // [nvsmi-a40]
         .max_limit_w = 300.0,      // [nvsmi-a40]
@@ -81,10 +81,10 @@ constexpr std::array<GpuModel, 4> models{{
         .memory_mhz = 1593,        // [nvsmi-a100]
         .idle_w = 62.0,            // [assumed]
         .blocking_w = 83.64,       // [sosp24]
-        .static_w = 55.0,          // [sosp24] fit gives 25 to 70 by kind of operation
-        .dynamic_w = 440.0,        // [sosp24] fit
-        .voltage_floor = 0.84,     // [sosp24] fit
-        .voltage_knee = 0.80,      // [sosp24] fit
+        .static_w = 65.0,          // [sosp24] fits from 25 to 70 do as well; held above the idle power
+        .dynamic_w = 430.0,        // [sosp24] fit
+        .voltage_floor = 0.82,     // [sosp24] fit
+        .voltage_knee = 0.78,      // [sosp24] fit
         .min_limit_w = 100.0,      // [nvsmi-a100]
         .max_limit_w = 400.0,      // [nvsmi-a100]
         .default_limit_w = 400.0,  // [nvsmi-a100]

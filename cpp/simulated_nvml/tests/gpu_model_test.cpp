@@ -47,6 +47,7 @@ TEST_CASE("power rises and time falls with the clock; energy has an inner minimu
     CHECK(kernel_time_s(model, model.max_mhz, cost) == doctest::Approx(0.05));
     CHECK(kernel_time_s(model, model.min_mhz, {0.05, 1.0, 1.0}) == doctest::Approx(0.05));
     CHECK(model.static_w <= model.blocking_w);
+    CHECK(model.idle_w <= model.static_w);  // work never costs less than rest
   }
 }
 
