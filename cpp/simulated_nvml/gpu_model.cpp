@@ -16,22 +16,23 @@ namespace {
 //               Bloat in Large Model Training" (SOSP'24): the blocking power as published; static and dynamic power and the
 //               voltage curve are a least-squares fit of energy/time over the clock, at most 1.8 % rms (the A40 below its
 //               throttling range). That A100 drew more than 400 W at its highest clocks; this one throttles there.
-// [nsdi23]      power-limit traces of "Zeus" (NSDI'23): DNN training on a V100 stays below 230 W of average power.
-// [yang24]      "Part-time Power Measurements: nvidia-smi's Lack of Attention" (SC'24): update periods 20 ms (V100),
-//               100 ms (A100, A40, H100), and which products average the power over one second.
+// [nsdi23]      power-limit traces of "Zeus" (NSDI'23): DNN training on a V100 draws 228 W on average at most.
+// [yang23]      "Part-time Power Measurements: nvidia-smi's Lack of Attention" (arXiv 2312.02741): an A100 and an H100 sample
+//               25 % of the time, which is 25 ms of every 100 ms.
+// [nvsmi-gv100] `nvidia-smi -q` of a TITAN V (same chip as the V100) at rest, printed in 4paradigm/k8s-vgpu-scheduler issue 25.
 // [nvml]        NVML API reference: nvmlDeviceGetPowerUsage (averaged on Ampere and newer except GA100).
 // [datasheet]   NVIDIA data sheet of the product (memory size, power).
-// [assumed]     no public measurement found: set between its measured neighbours; override it by an option.
+// [assumed]     not looked up: as commonly seen on such boards, or set between measured neighbours.
 constexpr std::uint64_t gib = 1024ULL * 1024 * 1024;
 
 constexpr std::array<GpuModel, 4> models{{
     {
         .key = "v100",
         .name = "Tesla V100-SXM2-32GB",  // [nvsmi-v100]
-        .min_mhz = 135,                  // [datasheet] lowest entry of the supported clocks
+        .min_mhz = 135,                  // [nvsmi-gv100] clock at rest; that it is the lowest one is [assumed]
         .max_mhz = 1530,                 // [nvsmi-v100]
-        .step_khz = 7500,                // supported clocks 1530, 1522, 1515, 1507 ... : 7.5 MHz, rounded down
-        .idle_mhz = 135,                 // [datasheet]
+        .step_khz = 7500,                // [assumed] 1530, 1522, 1515, 1507 ...: 7.5 MHz, rounded down
+        .idle_mhz = 135,                 // [nvsmi-gv100]
         .memory_mhz = 877,               // [nvsmi-v100]
         .idle_w = 42.0,                  // [assumed]; [nvsmi-v100] shows 56.6 W with raised clocks
         .blocking_w = 62.0,              // [assumed]
@@ -42,7 +43,7 @@ constexpr std::array<GpuModel, 4> models{{
         .min_limit_w = 150.0,            // [nvsmi-v100]
         .max_limit_w = 300.0,            // [nvsmi-v100]
         .default_limit_w = 300.0,        // [nvsmi-v100]
-        .counter_period_s = 0.020,       // [yang24]
+        .counter_period_s = 0.020,       // [assumed]
         .averages_power = false,         // [nvml]
         .capability_major = 7,
         .capability_minor = 0,
@@ -51,10 +52,10 @@ constexpr std::array<GpuModel, 4> models{{
     {
         .key = "a40",
         .name = "NVIDIA A40",
-        .min_mhz = 210,            // [sosp24] clocks are multiples of 15 MHz; 210 is the lowest listed
+        .min_mhz = 210,            // [assumed]
         .max_mhz = 1740,           // [nvsmi-a40]
         .step_khz = 15000,         // [sosp24]
-        .idle_mhz = 210,           // lowest supported
+        .idle_mhz = 210,           // [assumed] lowest supported
         .memory_mhz = 7251,        // [nvsmi-a40]
         .idle_w = 30.5,            // [nvsmi-a40]
         .blocking_w = 70.38,       // [sosp24]
@@ -65,7 +66,7 @@ constexpr std::array<GpuModel, 4> models{{
         .min_limit_w = 100.0,      // [nvsmi-a40]
         .max_limit_w = 300.0,      // [nvsmi-a40]
         .default_limit_w = 300.0,  // [nvsmi-a40]
-        .counter_period_s = 0.100,  // [yang24]
+        .counter_period_s = 0.100,  // [assumed] as the A100
         .averages_power = true,     // [nvml]
         .capability_major = 8,
         .capability_minor = 6,
@@ -74,10 +75,10 @@ constexpr std::array<GpuModel, 4> models{{
     {
         .key = "a100",
         .name = "NVIDIA A100-SXM4-80GB",
-        .min_mhz = 210,            // [sosp24] as above
+        .min_mhz = 210,            // [assumed]
         .max_mhz = 1410,           // [nvsmi-a100]
         .step_khz = 15000,         // [sosp24]
-        .idle_mhz = 210,           // lowest supported
+        .idle_mhz = 210,           // [assumed] lowest supported
         .memory_mhz = 1593,        // [nvsmi-a100]
         .idle_w = 62.0,            // [assumed]
         .blocking_w = 83.64,       // [sosp24]
@@ -88,7 +89,7 @@ constexpr std::array<GpuModel, 4> models{{
         .min_limit_w = 100.0,      // [nvsmi-a100]
         .max_limit_w = 400.0,      // [nvsmi-a100]
         .default_limit_w = 400.0,  // [nvsmi-a100]
-        .counter_period_s = 0.100,  // [yang24]
+        .counter_period_s = 0.100,  // [yang23]
         .averages_power = false,    // [nvml]: GA100
         .capability_major = 8,
         .capability_minor = 0,
@@ -97,9 +98,9 @@ constexpr std::array<GpuModel, 4> models{{
     {
         .key = "h100",
         .name = "NVIDIA H100 80GB HBM3",  // [nvsmi-h100]
-        .min_mhz = 210,                   // lowest supported
+        .min_mhz = 210,                   // [assumed]
         .max_mhz = 1980,                  // [nvsmi-h100]
-        .step_khz = 15000,                // as Ampere
+        .step_khz = 15000,                // [assumed] as Ampere
         .idle_mhz = 345,                  // [nvsmi-h100]
         .memory_mhz = 2619,               // [nvsmi-h100]
         .idle_w = 70.0,                   // [assumed]
@@ -111,7 +112,7 @@ constexpr std::array<GpuModel, 4> models{{
         .min_limit_w = 200.0,             // [dgx]
         .max_limit_w = 700.0,             // [dgx]
         .default_limit_w = 700.0,         // [dgx]
-        .counter_period_s = 0.100,        // [yang24]
+        .counter_period_s = 0.100,        // [yang23]
         .averages_power = true,           // [nvml]
         .capability_major = 9,
         .capability_minor = 0,
