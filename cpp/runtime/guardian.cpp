@@ -114,13 +114,12 @@ int watch(const GuardianTask& task, LockFile& file, GpuControl& gpu) {
   file.write(record);
   say(task.socket, "ready");
   const bool asked = wait_for_end(task.socket, task.trainer_pid, process);
-  int code = finish(file, gpu, record);
   if (!asked && !task.gpu.zeusd_socket.empty()) {
-    // The daemon may still be at a request that the trainer sent before it died.
+    // The daemon may still be at a request that the trainer sent before it died: restore at once, and again later.
+    restore(gpu, record);
     std::this_thread::sleep_for(late_request_pause);
-    file.write(record);
-    code = finish(file, gpu, record);
   }
+  const int code = finish(file, gpu, record);
   if (asked) say(task.socket, code == code_success ? "restored" : "failed " + std::to_string(code));
   return code == code_success ? 0 : 1;
 }
