@@ -5,8 +5,8 @@
 
 Both get the measured GPT-3 175B profile (A100, 8 stages, 1F1B) from $PERSEUS_SHARED_DATA or ../shared/data beside the
 repository, in one process on one machine. lowtime works as its authors use it: an exponential fitted to the effective
-energy of each operation, and steps of 1 ms. Its fits and its graph are prepared outside of the measured time, ours are not:
-reading aside, Perseus is measured from the arrays of the profile to the certified frontier.
+energy of each operation, and steps of 1 ms. Its fits and its graph are prepared outside of the measured time; Perseus
+is measured from the arrays of the profile to the certified frontier.
 """
 
 from __future__ import annotations

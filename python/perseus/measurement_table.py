@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -62,7 +62,7 @@ class MeasurementTable:
         numbers = _as_numbers(column)
         if numbers is None:
             row = next(i for i, value in enumerate(column.tolist()) if _as_number(value) is None)
-            found = column[row]
+            found = column.tolist()[row]
             what = "is empty" if str(found).strip() == "" else f"is {found!r}"
             self.fail(row, f"{name} {what}; it must be a number. Correct or remove the row.")
         bad = np.flatnonzero(~np.isfinite(numbers))
@@ -125,15 +125,13 @@ def _from_columns(source: str, columns: Mapping[Any, Any]) -> MeasurementTable:
 def _read_csv(path: Path) -> MeasurementTable:
     text = _read_text(path)
     separator = _find_separator(text)
-    numbered = list(_rows(path, text, separator))
-    if not numbered:
+    ends, records = _records(path, text, separator)
+    if not records:
         raise ProfileError(f"{path} is empty; a profile needs a header line and a line for each measured point.")
-    header_line, header = numbered[0]
-    names = _column_names(f"{path}, line {header_line}", [cell.strip() for cell in header])
-    if len(numbered) == 1:
+    names = _column_names(f"{path}, line {ends[0]}", [cell.strip() for cell in records[0]])
+    if len(records) == 1:
         raise ProfileError(f"{path} has a header but no measurements; add a line for each measured point.")
-    lines = np.fromiter((line for line, _ in numbered), dtype=np.int64, count=len(numbered))[1:]
-    rows = [row for _, row in numbered[1:]]
+    lines, rows = np.array(ends[1:]), records[1:]
     for line, row in zip(lines.tolist(), rows, strict=True):
         if len(row) != len(names):
             raise ProfileError(
@@ -174,17 +172,23 @@ def _find_separator(text: str) -> str:
     return max(_SEPARATORS, key=header.count)
 
 
-def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record with its line number; blank lines and comments are passed over."""
+def _records(path: Path, text: str, separator: str) -> tuple[list[int], list[list[str]]]:
+    """Return the records and the line on which each ends; blank lines and comments are passed over."""
     lines = text.splitlines(keepends=True)
     numbers = [number for number, line in enumerate(lines, start=1) if _is_content(line)]
     reader = csv.reader((lines[n - 1] for n in numbers), delimiter=separator, skipinitialspace=True, strict=True)
+    ends: list[int] = []
+    records: list[list[str]] = []
     try:
-        for row in reader:
-            yield numbers[reader.line_num - 1], row
+        if '"' not in text:  # every line is a record
+            return numbers, list(reader)
+        for record in reader:
+            records.append(record)
+            ends.append(numbers[reader.line_num - 1])
     except csv.Error as error:
         line = numbers[max(reader.line_num - 1, 0)]
         raise ProfileError(f"{path}, line {line}: not valid CSV ({error}); check the quotes.") from None
+    return ends, records
 
 
 def _column_names(source: str, names: list[str]) -> list[str]:
