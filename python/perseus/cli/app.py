@@ -11,10 +11,14 @@ import typer
 
 import perseus
 from perseus.cli import output
+from perseus.cli.clocks import clocks
+from perseus.cli.doctor import doctor
 from perseus.cli.exit_codes import ExitCode, exit_code_help, exit_code_of
 from perseus.cli.options import JsonOption
+from perseus.cli.profile import profile
 from perseus.cli.recurring import app as recurring
 from perseus.cli.show import show
+from perseus.cli.simulate import simulate
 from perseus.cli.solve import solve
 from perseus.errors import InfeasibleTimeError, PerseusError
 
@@ -30,9 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=exit_code_help())(solve)
-app.command(epilog=exit_code_help())(show)
-app.add_typer(recurring)
+for command in (solve, show, profile, doctor, simulate):
+    app.command(epilog=exit_code_help())(command)
+app.add_typer(clocks, name="clocks")
+app.add_typer(recurring, name="recurring")
 
 
 @app.callback(invoke_without_command=True)
@@ -65,7 +70,7 @@ def _as_json_everywhere(group: typer.Typer) -> dict[str, Any]:
     defaults: dict[str, Any] = {name: {"as_json": True} for name in names}
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            defaults[str(inner.typer_instance.info.name)] = _as_json_everywhere(inner.typer_instance)
+            defaults[str(inner.name)] = _as_json_everywhere(inner.typer_instance)
     return defaults
 
 
