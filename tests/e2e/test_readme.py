@@ -27,7 +27,7 @@ def perseus_commands() -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("block", "files"),
-    zip(blocks("python"), (("plan.json", "freqs_pipeline.py"), ("trials.sqlite",)), strict=True),
+    list(zip(blocks("python"), (("plan.json", "freqs_pipeline.py"), ("trials.sqlite",)), strict=True)),
 )
 def test_python_blocks_run(block: str, files: tuple[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
