@@ -63,7 +63,7 @@ TradeoffSolution solve(const Array<std::int64_t>& offsets, const Array<double>& 
                        const Array<std::int32_t>& successor, const Array<double>& latency_s, MaxFlowMethod max_flow,
                        bool certify, py::object progress, const Array<std::int32_t>& slot,
                        const Array<std::int32_t>& place, const Array<std::int32_t>& region, std::int32_t num_regions,
-                       std::int64_t repeats) {
+                       std::int64_t repeats, double stop_at_s) {
   TradeoffProblem problem;
   problem.curves = {view(offsets), view(times_s), view(energies_j)};
   problem.curve_of = view(curve_of);
@@ -76,6 +76,7 @@ TradeoffSolution solve(const Array<std::int64_t>& offsets, const Array<double>& 
   SolveOptions options;
   options.max_flow = max_flow;
   options.certify = certify;
+  options.stop_at_s = stop_at_s;
   options.progress = [&bridge](const SolveProgress& p) { return bridge(p); };
   TradeoffSolution solution;
   {
@@ -112,6 +113,7 @@ void register_tradeoff_solver(py::module_& module) {
 
   py::enum_<SolveStatus>(module, "SolveStatus")
       .value("complete", SolveStatus::kComplete)
+      .value("stopped", SolveStatus::kStopped)
       .value("interrupted", SolveStatus::kInterrupted)
       .value("cyclic", SolveStatus::kCyclic)
       .value("out_of_range", SolveStatus::kOutOfRange)
@@ -153,7 +155,7 @@ void register_tradeoff_solver(py::module_& module) {
              py::arg("curve_energies_j"), py::arg("curve_of"), py::arg("fixed_time_s"), py::arg("predecessor"),
              py::arg("successor"), py::arg("latency_s"), py::kw_only(), py::arg("max_flow"), py::arg("certify"),
              py::arg("progress"), py::arg("slot") = Array<std::int32_t>(0), py::arg("place") = Array<std::int32_t>(0),
-             py::arg("region") = Array<std::int32_t>(0), py::arg("num_regions") = 0, py::arg("repeats") = 0);
+             py::arg("region") = Array<std::int32_t>(0), py::arg("num_regions") = 0, py::arg("repeats") = 0, py::arg("stop_at_s") = 0.0);
 }
 
 }  // namespace perseus

@@ -6,6 +6,8 @@ const char* describe(SolveStatus status) {
   switch (status) {
     case SolveStatus::kComplete:
       return "complete";
+    case SolveStatus::kStopped:
+      return "stopped at the iteration time asked for";
     case SolveStatus::kInterrupted:
       return "interrupted by the caller";
     case SolveStatus::kCyclic:

@@ -220,14 +220,17 @@ SolveStatus TradeoffSolver<Flow>::iterate(Engine& engine, CriticalSearch<Flow>& 
   const double shortest_s = solution_.quantum.seconds(network_.longest_path(shortest));
   Pacer pacer(options_);
   for (;;) {
+    const Time last_recorded = solution_.frontier.time.back();
     if (options_.certify) {
       if (!certificate.holds(residual_->potential(), residual_->flow(), value_, energy_)) {
         return SolveStatus::kCertificateFailed;
       }
       ++statistics.certificates;
     }
+    if (statistics.phases > 0 && solution_.quantum.seconds(last_recorded) <= options_.stop_at_s) {
+      return SolveStatus::kStopped;
+    }
     while (search.find_levels()) {
-      const Time last_recorded = solution_.frontier.time.back();
       const bool trivial = residual_->source() == residual_->sink();
       const Flow pushed = trivial ? kUnbounded<Flow> : engine.blocking_flow();
       ++statistics.rounds;

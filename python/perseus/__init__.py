@@ -26,6 +26,7 @@ _EXPORTS = {
     "MissingExtraError": "errors",
     "Operation": "dag",
     "OperationProfile": "profiles",
+    "Optimum": "solve",
     "PerseusError": "errors",
     "PipelineDag": "dag",
     "PlanError": "errors",
@@ -38,14 +39,17 @@ _EXPORTS = {
     "max_clock_plan": "plan",
     "read_profiles": "profiles",
     "simulate": "simulation",
+    "solve_at": "solve",
     "solve_frontier": "solve",
 }
 
-# Parts that are used as a whole, such as perseus.baselines.envpipe.
-_SUBMODULES = ("baselines",)
+# parts with a public surface of their own, loaded as `perseus.NAME` on first use
+_PARTS = ("baselines", "device", "recurring")
 
 if TYPE_CHECKING:
     from perseus import baselines as baselines
+    from perseus import device as device
+    from perseus import recurring as recurring
     from perseus.curves import Curve as Curve
     from perseus.dag import Operation as Operation
     from perseus.dag import PipelineDag as PipelineDag
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
     from perseus.profiles import read_profiles as read_profiles
     from perseus.simulation import Simulation as Simulation
     from perseus.simulation import simulate as simulate
+    from perseus.solve import Optimum as Optimum
+    from perseus.solve import solve_at as solve_at
     from perseus.solve import solve_frontier as solve_frontier
 
 __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -73,7 +79,7 @@ __all__ = ["__version__", *sorted(_EXPORTS)]  # pyright: ignore[reportUnsupporte
 
 def __getattr__(name: str) -> object:
     """Load a public name from its module on first use (PEP 562)."""
-    if name in _SUBMODULES:
+    if name in _PARTS:
         return importlib.import_module(f"perseus.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'perseus' has no attribute {name!r}")
@@ -83,4 +89,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_SUBMODULES})
+    return sorted({*globals(), *_EXPORTS, *_PARTS})

@@ -9,7 +9,9 @@ Each message says what was found, the rule that it breaks, and the remedy.
  ├── ``SolveError``            the solver could not finish
  ├── ``InfeasibleTimeError``   an iteration time below the shortest possible
  ├── ``PlanError``             a plan, or a plan file, that cannot be used
- └── ``MissingExtraError``     an optional dependency is not installed
+ ├── ``MissingExtraError``     an optional dependency is not installed
+ ├── ``DeviceError``           a GPU, its driver or its settings: `perseus.device.errors`
+ └── ``RecurringError``        a recurring job, its log or its traces: `perseus.recurring.errors`
 """
 
 from __future__ import annotations

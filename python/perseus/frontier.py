@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -109,7 +110,7 @@ class Frontier:
             ``wait_until_s`` is below ``time_s``, or a time is not a number.
         """
         time_s = self._feasible(time_s)
-        until_s = time_s if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        until_s = time_s if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s")
         if until_s < time_s * (1.0 - _TIME_TOLERANCE):
             raise PlanError(
                 f"wait_until_s={until_s:g} is before time_s={time_s:g}; a straggler ends no earlier than the pipeline "
@@ -170,8 +171,8 @@ class Frontier:
         deadline_s = min(self._feasible(time_s), self.max_time_s)
         if effort not in EFFORTS:
             raise PlanError(f"effort={effort!r} is unknown; choose one of {', '.join(map(repr, EFFORTS))}")
-        limit_s = None if time_limit_s is None else _finite(time_limit_s, "time_limit_s")
-        until_s = None if wait_until_s is None else _finite(wait_until_s, "wait_until_s")
+        limit_s = None if time_limit_s is None else finite_time_s(time_limit_s, "time_limit_s")
+        until_s = None if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s")
         choices = self._search.at(deadline_s, effort, limit_s)
         return self._planner.finish(choices, self.energy_at, deadline_s, until_s)
 
@@ -216,7 +217,7 @@ class Frontier:
         return len(self) - 1 - above, float((later_s - time_s) / (later_s - earlier_s))
 
     def _feasible(self, time_s: float) -> float:
-        time_s = _finite(time_s, "time_s")
+        time_s = finite_time_s(time_s, "time_s")
         if time_s < self.min_time_s * (1.0 - _TIME_TOLERANCE):
             raise InfeasibleTimeError(
                 f"An iteration time of {time_s:.9g} s is below the shortest possible, {self.min_time_s:.9g} s, which "
@@ -226,10 +227,14 @@ class Frontier:
         return max(time_s, self.min_time_s)
 
 
-def _finite(value: float, name: str) -> float:
-    number = float(value)
-    if not np.isfinite(number):
-        raise PlanError(f"{name}={value!r} is not a finite number of seconds.")
+def finite_time_s(value: object, name: str) -> float:
+    """Return a time as a float; raises `PlanError` if it is not a finite number."""
+    try:
+        number = math.nan if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise PlanError(f"{name}={value!r} is not a finite number of seconds; pass a time such as frontier.min_time_s.")
     return number
 
 

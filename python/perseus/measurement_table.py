@@ -1,25 +1,27 @@
-"""Reading measurements: a CSV file, a data frame or a mapping of arrays becomes columns that know their lines."""
+"""Columns of measurements that know their lines, from a file, a data frame or a mapping of arrays."""
 
 from __future__ import annotations
 
-import csv
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from perseus.errors import ProfileError
+from perseus.measurement_file import read_measurement_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import NDArray
 
-REQUIRED_COLUMNS = ("stage", "instruction", "time", "energy")
-_COLUMN_ALIASES = {"kind": "instruction"}
-_SEPARATORS = (",", ";", "\t")
+REQUIRED_COLUMNS: Final = ("stage", "instruction", "time", "energy")
+_COLUMN_ALIASES: Final = {"kind": "instruction"}
+_NOT_NUMBERS: Final = (bool, np.bool_, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +33,7 @@ class MeasurementTable:
     source:
         What was read, for messages.
     columns:
-        Name, in lower case, to (n,) array of text or numbers; in the source's order.
+        Name, in lower case, to (n,) array, or list of text from a file; in the source's order.
     lines:
         (n,) the line of each row in its file, or its row number.
     line_word:
@@ -39,16 +41,20 @@ class MeasurementTable:
     """
 
     source: str
-    columns: Mapping[str, NDArray[Any]]
-    lines: NDArray[np.int64]
+    columns: Mapping[str, NDArray[Any] | list[str]]
+    lines: Sequence[int]
     line_word: str
 
     def __len__(self) -> int:
         return len(self.lines)
 
+    def place(self, row: int) -> str:
+        """Return where a row is, such as "line 7"."""
+        return f"{self.line_word} {self.lines[row]}"
+
     def fail(self, row: int, problem: str) -> NoReturn:
         """Raise a `ProfileError` about a row."""
-        raise ProfileError(f"{self.source}, {self.line_word} {self.lines[row]}: {problem}")
+        raise ProfileError(f"{self.source}, {self.place(row)}: {problem}")
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column as finite numbers.
@@ -61,10 +67,7 @@ class MeasurementTable:
         column = self.columns[name]
         numbers = _as_numbers(column)
         if numbers is None:
-            row = next(i for i, value in enumerate(column.tolist()) if _as_number(value) is None)
-            found = column[row]
-            what = "is empty" if str(found).strip() == "" else f"is {found!r}"
-            self.fail(row, f"{name} {what}; it must be a number. Correct or remove the row.")
+            self._fail_not_number(name, _values(column))
         bad = np.flatnonzero(~np.isfinite(numbers))
         if bad.size:
             self.fail(
@@ -72,13 +75,55 @@ class MeasurementTable:
             )
         return numbers
 
+    def positive(self, name: str, unit: str) -> NDArray[np.float64]:
+        """Return a column as finite numbers above 0."""
+        numbers = self.numbers(name)
+        bad = np.flatnonzero(numbers <= 0.0)
+        if bad.size:
+            self.fail(
+                int(bad[0]), f"{name} is {numbers[bad[0]]:g} {unit}; it must be above 0. Measure the point again."
+            )
+        return numbers
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column of text, none of it empty; white space as single spaces."""
+        values = _values(self.columns[name])
+        for row, value in enumerate(values):
+            if not isinstance(value, str):
+                self.fail(row, f"{name} is {value!r}; it must be text, such as forward or backward. Correct it.")
+            if not value or value.isspace():
+                self.fail(row, f"{name} is empty; it must be text, such as forward or backward. Fill it in.")
+        return _tidied(values)
+
     def knob(self, name: str) -> NDArray[Any]:
-        """Return a knob column: float64 if every value is a number, else text."""
-        if self.columns[name].dtype.kind != "b":
-            numbers = _as_numbers(self.columns[name])
-            if numbers is not None and bool(np.isfinite(numbers).all()):
-                return numbers
-        return np.array([str(value).strip() for value in self.columns[name].tolist()], dtype=object)
+        """Return a knob: float64 if every value is a number, else text (an object array).
+
+        Raises
+        ------
+        ProfileError
+            If some values are finite numbers and the others infinite, NaN or missing.
+        """
+        column = self.columns[name]
+        numbers = _as_numbers(column)
+        if numbers is not None:
+            bad = np.flatnonzero(~np.isfinite(numbers))
+            if bad.size:
+                self.fail(
+                    int(bad[0]), f"{name} is {numbers[bad[0]]}; a knob must be finite. Fill it in or leave out {name}."
+                )
+            return numbers
+        texts = _tidied("" if _is_missing(value) else str(value) for value in _values(column))
+        if "" in texts and any(texts) and _as_numbers([text for text in texts if text]) is not None:
+            self.fail(texts.index(""), f"{name} is empty, but a number elsewhere. Fill it in or leave out {name}.")
+        return np.array(texts, dtype=object)
+
+    def _fail_not_number(self, name: str, values: list[Any]) -> NoReturn:
+        row = next(row for row, value in enumerate(values) if _as_number(value) is None)
+        found = values[row]
+        what = "is empty" if isinstance(found, str) and not found.strip() else f"is {found!r}"
+        comma = isinstance(found, str) and _as_number(found.replace(",", "")) is not None
+        remedy = "Write it with a decimal point and without commas." if comma else "Correct or remove the row."
+        self.fail(row, f"{name} {what}; it must be a number. {remedy}")
 
 
 def read_table(source: object) -> MeasurementTable:
@@ -90,142 +135,120 @@ def read_table(source: object) -> MeasurementTable:
         If there is nothing to read, columns are missing or doubled, or rows have the wrong length.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _read_csv(Path(source))
+        return _from_file(source)
     if isinstance(source, Mapping):
-        return _from_columns("the mapping", dict(source))
-    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # pandas, polars and their like
-        return _from_columns("the data frame", {name: source[name] for name in source.columns})
+        return _from_columns("the mapping", list(source), list(source.values()))
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # pandas, polars, pyarrow and their like
+        names = list(getattr(source, "column_names", source.columns))
+        return _from_columns("the data frame", names, [source[name] for name in names])
     raise ProfileError(
         f"A profile cannot be read from {type(source).__name__}; pass the path of a CSV file, a data frame, or a "
         f"mapping from column names ({', '.join(REQUIRED_COLUMNS)} and knobs) to arrays."
     )
 
 
-def _from_columns(source: str, columns: Mapping[Any, Any]) -> MeasurementTable:
-    arrays = [np.asarray(values) for values in columns.values()]
-    names = _column_names(source, [str(name) for name in columns])
-    for name, array in zip(names, arrays, strict=True):
-        if array.ndim != 1:
-            raise ProfileError(f"Column {name!r} of {source} has shape {array.shape}; every column must have one axis.")
-    lengths = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+def _from_file(source: str | os.PathLike[Any]) -> MeasurementTable:
+    path = os.fspath(source)
+    if not isinstance(path, str) or not path or any(mark in path for mark in "\n\r\0"):
+        raise ProfileError(
+            f"A profile cannot be read from {path[:40]!r}, which is no path; pass the path of a CSV file (not its "
+            "content)."
+        )
+    file = read_measurement_file(Path(path), (*REQUIRED_COLUMNS, *_COLUMN_ALIASES))
+    names = _column_names(f"{file.path}, line {file.header_line}", file.header)
+    return MeasurementTable(
+        source=file.path, columns=dict(zip(names, file.columns, strict=True)), lines=file.lines, line_word="line"
+    )
+
+
+def _from_columns(source: str, names: list[Any], values: list[Any]) -> MeasurementTable:
+    found = _column_names(source, [str(name) for name in names])
+    columns = {name: _as_column(source, name, column) for name, column in zip(found, values, strict=True)}
+    lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ProfileError(
             f"The columns of {source} have different lengths, {lengths}; give one value a point in each."
         )
-    if not arrays or not len(arrays[0]):
+    num_rows = lengths["stage"]
+    if not num_rows:
         raise ProfileError(f"{source[0].upper()}{source[1:]} has no rows; give one for each measured point.")
-    return MeasurementTable(
-        source=source,
-        columns=dict(zip(names, arrays, strict=True)),
-        lines=np.arange(len(arrays[0])),
-        line_word="row",
-    )
+    return MeasurementTable(source=source, columns=columns, lines=range(num_rows), line_word="row")
 
 
-def _read_csv(path: Path) -> MeasurementTable:
-    text = _read_text(path)
-    separator = _find_separator(text)
-    numbered = list(_rows(path, text, separator))
-    if not numbered:
-        raise ProfileError(f"{path} is empty; a profile needs a header line and a line for each measured point.")
-    header_line, header = numbered[0]
-    names = _column_names(f"{path}, line {header_line}", [cell.strip() for cell in header])
-    if len(numbered) == 1:
-        raise ProfileError(f"{path} has a header but no measurements; add a line for each measured point.")
-    lines = np.fromiter((line for line, _ in numbered), dtype=np.int64, count=len(numbered))[1:]
-    rows = [row for _, row in numbered[1:]]
-    for line, row in zip(lines.tolist(), rows, strict=True):
-        if len(row) != len(names):
-            raise ProfileError(
-                f"{path}, line {line}: found {len(row)} values, but the header names {len(names)} columns; give every "
-                "line one value a column (quote text that contains the separator)."
-            )
-    columns = {name: np.array(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
-    if separator == ";":
-        columns = {name: _with_decimal_points(cells) for name, cells in columns.items()}
-    return MeasurementTable(source=str(path), columns=columns, lines=lines, line_word="line")
-
-
-def _read_text(path: Path) -> str:
-    if path.is_dir():
-        raise ProfileError(f"{path} is a directory; pass the path of a profile CSV file.")
+def _as_column(source: str, name: str, values: Any) -> NDArray[Any]:
+    """Return values as an array of one axis; what is masked becomes None."""
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ProfileError(f"{path} does not exist; pass the path of a profile CSV file.") from None
-    except UnicodeDecodeError as error:
-        raise ProfileError(
-            f"{path} is not UTF-8 text (byte {error.start} is 0x{error.object[error.start]:02x}); save it as UTF-8."
-        ) from None
-    except OSError as error:
-        raise ProfileError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _is_content(line: str) -> bool:
-    stripped = line.strip()
-    return bool(stripped) and not stripped.startswith("#")
-
-
-def _find_separator(text: str) -> str:
-    """Return the separator that the header line has most of; a header with a semicolon is separated by it."""
-    header = next((line for line in text.splitlines() if _is_content(line)), "")
-    if ";" in header:
-        return ";"
-    return max(_SEPARATORS, key=header.count)
-
-
-def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record with its line number; blank lines and comments are passed over."""
-    lines = text.splitlines(keepends=True)
-    numbers = [number for number, line in enumerate(lines, start=1) if _is_content(line)]
-    reader = csv.reader((lines[n - 1] for n in numbers), delimiter=separator, skipinitialspace=True, strict=True)
-    try:
-        for row in reader:
-            yield numbers[reader.line_num - 1], row
-    except csv.Error as error:
-        line = numbers[max(reader.line_num - 1, 0)]
-        raise ProfileError(f"{path}, line {line}: not valid CSV ({error}); check the quotes.") from None
+        array = np.asarray(values)
+    except ValueError:  # sequences of different lengths
+        raise ProfileError(f"Column {name!r} of {source} holds sequences; give one value a point.") from None
+    if array.ndim != 1:
+        raise ProfileError(f"Column {name!r} of {source} has shape {array.shape}; every column must have one axis.")
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
+    masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
+    return np.where(masked, None, array.astype(object)) if np.any(masked) else array
 
 
 def _column_names(source: str, names: list[str]) -> list[str]:
     """Return column names in lower case, with aliases replaced; refuses missing, doubled and empty ones."""
-    found = [_COLUMN_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in names]
+    lowered = [name.lower() for name in _tidied(names)]
+    found = [_COLUMN_ALIASES.get(name, name) for name in lowered]
     for required in REQUIRED_COLUMNS:
         if required in found:
             continue
         near = difflib.get_close_matches(required, found, n=1, cutoff=0.5)
-        hint = f"; did you mean that {near[0]!r} is {required!r}?" if near else ""
+        hint = f"; did you mean that {near[0]!r} is {required!r}?" if near else "."
         raise ProfileError(
-            f"{source}: there is no column {required!r} among {', '.join(map(repr, names))}{hint}. A profile has the "
-            "columns stage, instruction, frequency (or other knobs), time (s) and energy (J)."
+            f"{source}: there is no column {required!r} among {', '.join(map(repr, names)) or 'none'}{hint} A profile "
+            "has the columns stage, instruction, frequency (or other knobs), time (s) and energy (J)."
         )
-    doubled = sorted({name for name in found if found.count(name) > 1})
-    if doubled or "" in found:
-        what = f"column {doubled[0]!r} twice" if doubled and doubled[0] else "a column without a name"
-        raise ProfileError(f"{source}: the header has {what}; give every column its own name.")
+    if "" in found:
+        raise ProfileError(f"{source}: the header has a column without a name; name it or leave it out.")
+    doubled = next((name for name in found if found.count(name) > 1), None)
+    if doubled is not None:
+        written = [repr(name) for name, meant in zip(names, found, strict=True) if meant == doubled]
+        raise ProfileError(
+            f"{source}: the header has column {doubled!r} twice, as {' and '.join(written)}; keep one, or rename one."
+        )
     return found
 
 
-def _with_decimal_points(cells: NDArray[Any]) -> NDArray[Any]:
-    """Turn decimal commas into points where every value that has a comma is then a number."""
-    with_comma = np.char.find(cells, ",") >= 0
-    if not with_comma.any() or (np.char.find(cells, ".") >= 0).any():
-        return cells
-    replaced = np.char.replace(cells, ",", ".")
-    return replaced if _as_numbers(replaced[with_comma]) is not None else cells
+def _values(column: NDArray[Any] | list[str]) -> list[Any]:
+    """Return a column's values as Python objects; times and dates keep their type."""
+    if isinstance(column, list):
+        return column
+    return list(column) if column.dtype.kind in "mM" else column.tolist()
 
 
-def _as_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
-    if values.dtype.kind == "b":
+def _tidied(texts: Iterable[str]) -> list[str]:
+    """Return texts with every run of white space as one space: no line ends, so that files stay readable."""
+    tidy: dict[str, str] = {}  # of a million texts few differ
+    return [tidy[text] if text in tidy else tidy.setdefault(text, " ".join(text.split())) for text in texts]
+
+
+def _as_numbers(column: NDArray[Any] | list[str]) -> NDArray[np.float64] | None:
+    """Return a column as numbers, or None where one is not."""
+    if not isinstance(column, list) and column.dtype.kind in "iuf":
+        return column.astype(np.float64)
+    values = _values(column)
+    if isinstance(column, list):
+        try:
+            return np.fromiter(map(float, values), np.float64, len(values))
+        except ValueError:
+            return None
+    numbers = [_as_number(value) for value in values]
+    return None if None in numbers else np.array(numbers, dtype=np.float64)
+
+
+def _as_number(value: Any) -> float | None:
+    if isinstance(value, _NOT_NUMBERS):
         return None
     try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _as_number(value: object) -> float | None:
-    try:
-        return None if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
+def _is_missing(value: object) -> bool:
+    """Whether a data frame's value stands for none: None, NaN, NaT or NA."""
+    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from perseus import _native
 from perseus.errors import SolveError
-from perseus.frontier import Frontier
+from perseus.frontier import Frontier, finite_time_s
 from perseus.steady_state import SteadyState, find_steady_state
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class _Settings(NamedTuple):
 
     max_flow: _native.MaxFlowMethod
     certify: bool
+    stop_at_s: float
     progress: Callable[[int, float, float, float], object] | None
 
 
@@ -111,6 +113,7 @@ def _solve(
         region=none if steady is None else steady.region,
         num_regions=0 if steady is None else steady.num_regions,
         repeats=0 if steady is None else steady.repeats,
+        stop_at_s=settings.stop_at_s,
     )
 
 
@@ -126,6 +129,18 @@ def _solve_spliced(
         if solution.status != _native.SolveStatus.not_spliceable:
             return solution, steady
     return None
+
+
+def _solve_any(
+    dag: PipelineDag, profiles: Profiles, settings: _Settings, splice: bool
+) -> tuple[_native.TradeoffSolution, SteadyState | None]:
+    """Solve spliced if possible, else whole; raises `SolveError` if the solver could not finish."""
+    spliced = _solve_spliced(dag, profiles, settings) if splice else None
+    solution, steady = spliced or (_solve(dag, profiles, settings, None), None)
+    if solution.status not in (_native.SolveStatus.complete, _native.SolveStatus.stopped):
+        reason = _native.describe_status(solution.status)
+        raise SolveError(f"The frontier could not be solved: {reason}.")
+    return solution, steady
 
 
 def solve_frontier(
@@ -175,17 +190,10 @@ def solve_frontier(
     capacities taken from the piecewise-linear curves, so that each step reaches the next breakpoint exactly. See
     ``docs/method.md``.
     """
-    settings = _Settings(
-        _max_flow_method(max_flow),
-        certify,
-        None if progress is None else lambda *state: progress(SolveProgress(*state)),
-    )
+    report = None if progress is None else lambda *state: progress(SolveProgress(*state))
+    settings = _Settings(_max_flow_method(max_flow), certify, 0.0, report)
     started_s = time.perf_counter()
-    spliced = _solve_spliced(dag, profiles, settings) if splice else None
-    solution, steady = spliced or (_solve(dag, profiles, settings, None), None)
-    if solution.status != _native.SolveStatus.complete:
-        reason = _native.describe_status(solution.status)
-        raise SolveError(f"The frontier could not be solved: {reason}.")
+    solution, steady = _solve_any(dag, profiles, settings, splice)
     statistics = {
         "max_flow": max_flow,
         "phases": solution.phases,
@@ -202,3 +210,52 @@ def solve_frontier(
         "solve_time_s": time.perf_counter() - started_s,
     }
     return Frontier(dag=dag, profiles=profiles, solution=solution, steady=steady, statistics=statistics)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimum:
+    """The least energy of one iteration time.
+
+    Attributes
+    ----------
+    time_s:
+        The iteration time asked for, seconds.
+    energy_j:
+        Least energy of the whole pipeline until then, joules.
+    durations_s:
+        (num_operations,) optimal durations, seconds, in ``dag.operations`` order.
+    """
+
+    time_s: float
+    energy_j: float
+    durations_s: NDArray[np.float64]
+
+
+def solve_at(dag: PipelineDag, profiles: Profiles, time_s: float, *, certify: bool = True) -> Optimum:
+    """Compute the least energy of one iteration time, without the rest of the frontier.
+
+    The frontier is walked from its long end to ``time_s`` only. For several times, `solve_frontier` is the faster.
+
+    Parameters
+    ----------
+    dag, profiles, certify:
+        As for `solve_frontier`.
+    time_s:
+        Iteration time, seconds.
+
+    Raises
+    ------
+    InfeasibleTimeError
+        ``time_s`` is below the shortest iteration time, which the error gives.
+    PlanError
+        ``time_s`` is not a finite number.
+    """
+    time_s = finite_time_s(time_s, "time_s")
+    settings = _Settings(_max_flow_method("augment"), certify, time_s, None)
+    solution, steady = _solve_any(dag, profiles, settings, splice=True)
+    walked = Frontier(dag=dag, profiles=profiles, solution=solution, steady=steady, statistics={})
+    return Optimum(
+        time_s=time_s,
+        energy_j=walked.energy_at(time_s),
+        durations_s=walked.durations_at(time_s),
+    )

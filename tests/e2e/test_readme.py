@@ -1,7 +1,9 @@
 """Everything that the README shows is run here as it stands, except the installation itself."""
 
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,16 +25,21 @@ def perseus_commands() -> list[list[str]]:
     return [step[1:] for step in words if step and Path(step[0]).name == "perseus"]
 
 
-@pytest.mark.parametrize("block", blocks("python"))
-def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("block", "files"),
+    list(zip(blocks("python"), (("plan.json", "freqs_pipeline.py"), ("trials.sqlite",)), strict=True)),
+)
+def test_python_blocks_run(block: str, files: tuple[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERSEUS_RECURRING_STORE", str(tmp_path / "trials.sqlite"))
     exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
-    assert (tmp_path / "plan.json").is_file()
-    assert (tmp_path / "freqs_pipeline.py").is_file()
+    for file in files:
+        assert (tmp_path / file).is_file()
 
 
 def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # for commands in commands
     commands = perseus_commands()
     assert len(commands) >= 5
     for command in commands:

@@ -45,6 +45,7 @@ def test_exported_names() -> None:
         "MissingExtraError",
         "Operation",
         "OperationProfile",
+        "Optimum",
         "PerseusError",
         "PipelineDag",
         "PlanError",
@@ -57,6 +58,7 @@ def test_exported_names() -> None:
         "max_clock_plan",
         "read_profiles",
         "simulate",
+        "solve_at",
         "solve_frontier",
     ]
     for name in perseus.__all__:

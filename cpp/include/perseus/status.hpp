@@ -5,6 +5,7 @@ namespace perseus {
 
 enum class SolveStatus {
   kComplete,            // the whole frontier, down to the shortest iteration time
+  kStopped,             // reached SolveOptions::stop_at_s: the frontier is whole from there to the longest times
   kInterrupted,         // the progress callback asked to stop; the frontier is not usable
   kCyclic,              // the dependencies contain a cycle
   kOutOfRange,          // the magnitudes do not fit 128-bit integers

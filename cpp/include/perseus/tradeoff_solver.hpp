@@ -55,6 +55,7 @@ struct SolveProgress {
 struct SolveOptions {
   MaxFlowMethod max_flow = MaxFlowMethod::kPushRelabel;
   bool certify = true;
+  double stop_at_s = 0.0;  // stop at the first breakpoint at or below this time
   // Called a few times a second, from the solving thread; false stops the solve.
   std::function<bool(const SolveProgress&)> progress;
 };

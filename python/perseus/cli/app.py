@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import perseus
 from perseus.cli import output
+from perseus.cli.clocks import clocks
+from perseus.cli.doctor import doctor
 from perseus.cli.exit_codes import ExitCode, exit_code_help, exit_code_of
 from perseus.cli.options import JsonOption
+from perseus.cli.profile import profile
+from perseus.cli.recurring import app as recurring
 from perseus.cli.show import show
+from perseus.cli.simulate import simulate
 from perseus.cli.solve import solve
 from perseus.errors import InfeasibleTimeError, PerseusError
 
@@ -29,8 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=exit_code_help())(solve)
-app.command(epilog=exit_code_help())(show)
+for command in (solve, show, profile, doctor, simulate):
+    app.command(epilog=exit_code_help())(command)
+app.add_typer(clocks, name="clocks")
+app.add_typer(recurring, name="recurring")
 
 
 @app.callback(invoke_without_command=True)
@@ -46,13 +53,25 @@ def perseus_command(
         out.show_json({"version": perseus.__version__})
         raise typer.Exit
     if as_json:  # before the subcommand it means the same as behind it
-        context.default_map = {name: {"as_json": True} for name in ("solve", "show")}
+        context.default_map = _as_json_everywhere(app)
     if context.invoked_subcommand is None:
         if as_json:
             context.fail("Missing command.")
         with contextlib.redirect_stdout(sys.stderr):  # where rich prints help itself
             output.write(sys.stderr, f"{context.get_help()}\n")
         raise typer.Exit(ExitCode.USAGE)
+
+
+def _as_json_everywhere(group: typer.Typer) -> dict[str, Any]:
+    """Return defaults that set ``--json`` for every command of a group and of the groups in it."""
+    names = [
+        command.name or str(command.callback and command.callback.__name__) for command in group.registered_commands
+    ]
+    defaults: dict[str, Any] = {name: {"as_json": True} for name in names}
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            defaults[str(inner.name)] = _as_json_everywhere(inner.typer_instance)
+    return defaults
 
 
 def run(arguments: list[str]) -> int:

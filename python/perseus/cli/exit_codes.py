@@ -5,15 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from perseus.errors import (
-    DagError,
-    InfeasibleTimeError,
-    PlanError,
-    ProfileError,
-    ScheduleError,
-    SolveError,
-)
-
 
 class ExitCode(enum.IntEnum):
     """How a run of ``perseus`` ended."""
@@ -31,27 +22,31 @@ DESCRIPTIONS: Final = {
     ExitCode.OK: "done",
     ExitCode.UNEXPECTED: "anything else, such as a full disk, a missing extra or a defect",
     ExitCode.USAGE: "the command line is wrong",
-    ExitCode.BAD_INPUT: "a profile, plan or result folder cannot be used",
+    ExitCode.BAD_INPUT: "a profile, plan, trace, trial log or result folder cannot be used",
     ExitCode.INFEASIBLE_TIME: "the iteration time asked for is below the shortest possible",
     ExitCode.SOLVER_FAILED: "the solver could not finish",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
 }
 
-# The first match counts: a schedule's name and sizes come from the command line, other DagErrors from files.
-_CODES: Final[tuple[tuple[type[BaseException], ExitCode], ...]] = (
-    (ScheduleError, ExitCode.USAGE),
-    (ProfileError, ExitCode.BAD_INPUT),
-    (DagError, ExitCode.BAD_INPUT),
-    (PlanError, ExitCode.BAD_INPUT),
-    (InfeasibleTimeError, ExitCode.INFEASIBLE_TIME),
-    (SolveError, ExitCode.SOLVER_FAILED),
-    (KeyboardInterrupt, ExitCode.INTERRUPTED),
-)
+# By the name of the exception's class or of its nearest base, so that no part is imported just to be named here.
+_CODES: Final[dict[str, ExitCode]] = {
+    "ScheduleError": ExitCode.USAGE,  # a schedule's name and sizes come from the command line
+    "JobError": ExitCode.USAGE,
+    "ProfileError": ExitCode.BAD_INPUT,
+    "DagError": ExitCode.BAD_INPUT,
+    "PlanError": ExitCode.BAD_INPUT,
+    "TraceError": ExitCode.BAD_INPUT,
+    "StoreError": ExitCode.BAD_INPUT,
+    "InfeasibleTimeError": ExitCode.INFEASIBLE_TIME,
+    "SolveError": ExitCode.SOLVER_FAILED,
+    "KeyboardInterrupt": ExitCode.INTERRUPTED,
+}
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """Return the exit code for an error that ended a command."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.UNEXPECTED)
+    names = (kind.__name__ for kind in type(error).__mro__)
+    return next((_CODES[name] for name in names if name in _CODES), ExitCode.UNEXPECTED)
 
 
 def exit_code_help() -> str:

@@ -71,7 +71,7 @@ def solve(
     slowdown: _Slowdown = None,
     straggler: _Straggler = None,
     output: _Folder = None,
-    max_flow: _MaxFlow = MaxFlowChoice.push_relabel,
+    max_flow: _MaxFlow = MaxFlowChoice.augment,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
