@@ -12,6 +12,7 @@ import typer
 import perseus
 from perseus.cli import output
 from perseus.cli.clocks import clocks
+from perseus.cli.compare import compare
 from perseus.cli.doctor import doctor
 from perseus.cli.exit_codes import ExitCode, exit_code_help, exit_code_of
 from perseus.cli.options import JsonOption
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for command in (solve, show, profile, doctor, simulate):
+for command in (solve, show, compare, profile, doctor, simulate):
     app.command(epilog=exit_code_help())(command)
 app.add_typer(clocks, name="clocks")
 app.add_typer(recurring, name="recurring")

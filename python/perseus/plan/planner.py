@@ -89,6 +89,11 @@ class Planner:
         costs = self.max_clock_costs
         return energy_until_j(self.dag, costs.durations_s, costs.energies_j, self.powers_w, self.max_clock_time_s)
 
+    def max_clock_energy_until_j(self, until_s: float | None) -> float:
+        """Return the energy of the highest clocks until a time, or until they end where that is later or not given."""
+        waits_s = 0.0 if until_s is None else max(until_s - self.max_clock_time_s, 0.0)
+        return self._max_clock_energy_j + float(self.powers_w.sum()) * waits_s
+
     @cached_property
     def space(self) -> _native.PlanSpace:
         """The native form of the pipeline and its choices."""
@@ -161,7 +166,7 @@ class Planner:
             time_s=time_s,
             energy_j=energy_j,
             lower_bound_j=bound_j,
-            baseline_energy_j=self._max_clock_energy_j + total_power_w * max(until_s - self.max_clock_time_s, 0.0),
+            baseline_energy_j=self.max_clock_energy_until_j(until_s),
             deadline_s=deadline_s,
             wait_until_s=None if wait_until_s is None else until_s,
             knobs=costs.knobs,
