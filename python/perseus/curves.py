@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,14 @@ class Curve:
     point_indices: NDArray[np.intp]
     pareto_indices: NDArray[np.intp]
 
+    def __post_init__(self) -> None:
+        for array in (self.times_s, self.effective_energies_j, self.point_indices, self.pareto_indices):
+            array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # arrays come out of a pickle writable
+
 
 def effective_curve(times_s: ArrayLike, energies_j: ArrayLike, blocking_power_w: float) -> Curve:
     """Return the convex curve of effective energy through measured points.
@@ -56,15 +64,12 @@ def effective_curve(times_s: ArrayLike, energies_j: ArrayLike, blocking_power_w:
     effective = np.asarray(energies_j, dtype=np.float64) - blocking_power_w * time
     pareto = _pareto_points(time, effective)
     hull = pareto[_lower_hull(time[pareto].tolist(), effective[pareto].tolist())]
-    curve = Curve(
+    return Curve(
         times_s=time[hull],
         effective_energies_j=effective[hull],
         point_indices=hull,
         pareto_indices=pareto,
     )
-    for array in (curve.times_s, curve.effective_energies_j, curve.point_indices, curve.pareto_indices):
-        array.setflags(write=False)
-    return curve
 
 
 def _pareto_points(time: NDArray[np.float64], energy: NDArray[np.float64]) -> NDArray[np.intp]:

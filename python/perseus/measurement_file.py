@@ -15,7 +15,7 @@ _SEPARATORS: Final = (",", ";", "\t")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasurementFile:
-    """The cells of a file, as text.
+    """A file whose header has been found; `rows` splits the rest.
 
     Attributes
     ----------
@@ -23,24 +23,46 @@ class MeasurementFile:
         What was read, for messages.
     header, header_line:
         Names of the columns as written, without surrounding space, and the line they stand on (from 1).
-    lines:
-        (n,) line on which each row begins.
-    columns:
-        One list of (n,) texts for each name of the header.
+    separator:
+        Comma, semicolon or tab.
+    text_lines:
+        All lines, without their ends.
+    content:
+        Numbers, from 1, of the lines that are neither blank nor comments; the header's comes first.
     """
 
     path: str
     header: list[str]
     header_line: int
-    lines: list[int]
-    columns: list[list[str]]
+    separator: str
+    text_lines: list[str]
+    content: list[int]
+
+    def rows(self) -> tuple[list[int], list[list[str]]]:
+        """Return (n,) the line on which each row begins, and for each column a list of (n,) texts.
+
+        Numbers may have decimal commas where commas don't separate; they are returned with points.
+
+        Raises
+        ------
+        ProfileError
+            If there are no rows, or one has not one value a column.
+        """
+        if len(self.content) == 1:
+            raise ProfileError(f"{self.path} has a header but no measurements; add a line for each measured point.")
+        # Without quotes every line is a row, which is many times faster to split than the general case.
+        is_quoted = any('"' in line for line in self.text_lines)
+        lines, columns = _split_quoted(self) if is_quoted else _split_plain(self)
+        if self.separator != ",":
+            _use_decimal_points(self.path, self.header, lines, columns)
+        return lines, columns
 
 
 def read_measurement_file(path: Path, known_columns: Collection[str]) -> MeasurementFile:
-    """Split a file into cells.
+    """Read a file and find its header.
 
     Commas, semicolons or tabs separate; the header tells which. Blank lines and lines that begin with # are passed
-    over. Numbers may have decimal commas where commas don't separate; they are returned with points.
+    over.
 
     Parameters
     ----------
@@ -52,22 +74,21 @@ def read_measurement_file(path: Path, known_columns: Collection[str]) -> Measure
     Raises
     ------
     ProfileError
-        If the file cannot be read, has no rows, or a row has not one value a column.
+        If the file cannot be read or is empty.
     """
-    text = _read_text(path)
-    lines = text.split("\n")
+    lines = _read_text(path).split("\n")
     content = [n for n, line in enumerate(lines, start=1) if (begin := line.lstrip()) and begin[0] != "#"]
     if not content:
         raise ProfileError(f"{path} is empty; a profile needs a header line and a line for each measured point.")
-    separator = _find_separator(lines[content[0] - 1], known_columns)
-    # Without quotes every line is a row, which is many times faster than the general case.
-    split = _split_quoted if '"' in text else _split_plain
-    file = split(path, lines, content, separator)
-    if not file.lines:
-        raise ProfileError(f"{path} has a header but no measurements; add a line for each measured point.")
-    if separator != "," and "," in text:
-        _use_decimal_points(file)
-    return file
+    separator, header = _find_header(lines[content[0] - 1], known_columns)
+    return MeasurementFile(
+        path=str(path),
+        header=header,
+        header_line=content[0],
+        separator=separator,
+        text_lines=lines,
+        content=content,
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -88,94 +109,83 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _find_separator(header: str, known_columns: Collection[str]) -> str:
-    """Return the separator by which the header has most of the known columns, or else most columns."""
+def _find_header(line: str, known_columns: Collection[str]) -> tuple[str, list[str]]:
+    """Return the separator by which a line has most of the known columns, or else most columns; and the columns."""
+    begin = line[:10_000]  # csv refuses very long values
+    headers = {
+        separator: [name.strip() for name in next(csv.reader([begin], delimiter=separator, skipinitialspace=True), [])]
+        for separator in _SEPARATORS
+    }
+    return max(headers.items(), key=lambda item: (sum(name.lower() in known_columns for name in item[1]), len(item[1])))
 
-    def columns(separator: str) -> tuple[int, int]:
-        names = next(csv.reader([header], delimiter=separator, skipinitialspace=True), [])
-        return sum(name.strip().lower() in known_columns for name in names), len(names)
 
-    return max(_SEPARATORS, key=columns)
-
-
-def _split_plain(path: Path, lines: list[str], content: list[int], separator: str) -> MeasurementFile:
+def _split_plain(file: MeasurementFile) -> tuple[list[int], list[list[str]]]:
     """Split a file in which no value is quoted."""
-    rows = [lines[n - 1] for n in content] if len(content) < len(lines) else lines
-    width = rows[0].count(separator) + 1
-    counts = [row.count(separator) for row in rows]
+    width, numbers = len(file.header), file.content[1:]
+    rows = [file.text_lines[number - 1] for number in numbers]
+    counts = [row.count(file.separator) for row in rows]
     if counts.count(width - 1) < len(counts):
-        ragged = next(i for i, count in enumerate(counts) if count != width - 1)
-        raise _ragged(path, content[ragged], counts[ragged] + 1, width)
-    cells = separator.join(rows).split(separator)
-    return MeasurementFile(
-        path=str(path),
-        header=[name.strip() for name in cells[:width]],
-        header_line=content[0],
-        lines=content[1:],
-        columns=[cells[width + column :: width] for column in range(width)],
-    )
+        ragged = next(row for row, count in enumerate(counts) if count != width - 1)
+        raise _ragged(file, numbers[ragged], counts[ragged] + 1)
+    cells = file.separator.join(rows).split(file.separator)
+    return numbers, [cells[column::width] for column in range(width)]
 
 
-def _split_quoted(path: Path, lines: list[str], content: list[int], separator: str) -> MeasurementFile:
+def _split_quoted(file: MeasurementFile) -> tuple[list[int], list[list[str]]]:
     """Split a file in which values may be quoted, and then hold separators, line ends and what looks like a comment."""
-    firsts: list[int] = []  # line on which each record begins
-    is_content = set(content)
-    in_record = False
+    begins: list[int] = []  # line on which each row begins
+    is_content = set(file.content)
+    in_row = False
 
-    def source() -> Iterator[str]:
-        nonlocal in_record
-        for number, line in enumerate(lines, start=1):
-            if in_record:
-                yield line + "\n"
-            elif number in is_content:
-                in_record = True
-                firsts.append(number)
-                yield line + "\n"
+    def lines() -> Iterator[str]:
+        nonlocal in_row
+        for number in range(file.header_line + 1, len(file.text_lines) + 1):
+            if not in_row and number in is_content:
+                in_row = True
+                begins.append(number)
+            if in_row:
+                yield file.text_lines[number - 1] + "\n"
 
-    records: list[list[str]] = []
+    rows: list[list[str]] = []
     try:
-        for record in csv.reader(source(), delimiter=separator, skipinitialspace=True, strict=True):
-            in_record = False
-            records.append(record)
-            if len(record) != len(records[0]):
-                raise _ragged(path, firsts[-1], len(record), len(records[0]))
+        for row in csv.reader(lines(), delimiter=file.separator, skipinitialspace=True, strict=True):
+            in_row = False
+            rows.append(row)
+            if len(row) != len(file.header):
+                raise _ragged(file, begins[-1], len(row))
     except csv.Error as error:
-        raise ProfileError(f"{path}, line {firsts[-1]}: not valid CSV ({error}); check the quotes.") from None
-    return MeasurementFile(
-        path=str(path),
-        header=[name.strip() for name in records[0]],
-        header_line=firsts[0],
-        lines=firsts[1:],
-        columns=[list(cells) for cells in zip(*records[1:], strict=True)],
-    )
+        raise ProfileError(f"{file.path}, line {begins[-1]}: not valid CSV ({error}); check the quotes.") from None
+    return begins, [list(cells) for cells in zip(*rows, strict=True)]
 
 
-def _ragged(path: Path, line: int, found: int, width: int) -> ProfileError:
+def _ragged(file: MeasurementFile, line: int, found: int) -> ProfileError:
     return ProfileError(
-        f"{path}, line {line}: found {found} value{'s' if found > 1 else ''}, but the header names {width} columns; "
-        "give every line one value a column (quote text that contains the separator)."
+        f"{file.path}, line {line}: found {found} value{'s' if found > 1 else ''}, but the header names "
+        f"{len(file.header)} columns; give every line one value a column (quote text that contains the separator)."
     )
 
 
-def _use_decimal_points(file: MeasurementFile) -> None:
+def _use_decimal_points(path: str, header: list[str], lines: list[int], columns: list[list[str]]) -> None:
     """Turn decimal commas into points in the columns of numbers, unless the file also has decimal points.
 
     With both, a comma may as well part thousands, and 1,410 MHz must not become 1.41.
     """
-    with_commas = [column for column, cells in enumerate(file.columns) if _has_decimal(cells, ",")]
-    with_points = [column for column, cells in enumerate(file.columns) if _has_decimal(cells, ".")]
+
+    def first_with(mark: str, column: int) -> tuple[int, str]:
+        line, value = next((line, value) for line, value in zip(lines, columns[column], strict=True) if mark in value)
+        return line, f"{header[column]} {value.strip()!r}"
+
+    with_commas = [column for column, cells in enumerate(columns) if _has_decimal(cells, ",")]
+    with_points = [column for column, cells in enumerate(columns) if _has_decimal(cells, ".")]
     if with_commas and with_points:
-        comma, point = (
-            next((row, cells[row].strip()) for row in range(len(cells)) if mark in cells[row])
-            for mark, cells in ((",", file.columns[with_commas[0]]), (".", file.columns[with_points[0]]))
-        )
+        line, value = first_with(",", with_commas[0])
+        other_line, other_value = first_with(".", with_points[0])
         raise ProfileError(
-            f"{file.path}, line {file.lines[comma[0]]}: {file.header[with_commas[0]]} is {comma[1]!r}, but line "
-            f"{file.lines[point[0]]} has {file.header[with_points[0]]} {point[1]!r}; with commas and points in numbers "
-            "it cannot be told which are decimal. Write decimals with points, and thousands without separators."
+            f"{path}, line {line}: found {value}, but {other_value} on line {other_line}; with commas and points in "
+            "numbers it cannot be told which are decimal. Write decimals with points, and thousands without separators."
         )
     for column in with_commas:
-        file.columns[column] = [cell.replace(",", ".") for cell in file.columns[column]]
+        columns[column] = [cell.replace(",", ".") for cell in columns[column]]
 
 
 def _has_decimal(cells: list[str], mark: str) -> bool:

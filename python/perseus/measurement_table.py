@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Union
 
 import numpy as np
 
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 REQUIRED_COLUMNS: Final = ("stage", "instruction", "time", "energy")
 _COLUMN_ALIASES: Final = {"kind": "instruction"}
 _NOT_NUMBERS: Final = (bool, np.bool_, complex, np.complexfloating, np.datetime64, np.timedelta64)
+
+
+class DataFrame(Protocol):
+    """What is needed of a data frame: pandas, polars and pyarrow have it; none of them is a dependency."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns."""
+
+    def __getitem__(self, name: Any, /) -> Any:
+        """Return a column."""
+
+
+ProfileSource = Union[str, "os.PathLike[str]", DataFrame, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +106,9 @@ class MeasurementTable:
         values = _values(self.columns[name])
         for row, value in enumerate(values):
             if not isinstance(value, str):
-                self.fail(row, f"{name} is {value!r}; it must be text, such as forward or backward. Correct it.")
+                self.fail(
+                    row, f"{name} is {reprlib.repr(value)}; it must be text, such as forward or backward. Correct it."
+                )
             if not value or value.isspace():
                 self.fail(row, f"{name} is empty; it must be text, such as forward or backward. Fill it in.")
         return _tidied(values)
@@ -120,13 +138,13 @@ class MeasurementTable:
     def _fail_not_number(self, name: str, values: list[Any]) -> NoReturn:
         row = next(row for row, value in enumerate(values) if _as_number(value) is None)
         found = values[row]
-        what = "is empty" if isinstance(found, str) and not found.strip() else f"is {found!r}"
+        what = "is empty" if isinstance(found, str) and not found.strip() else f"is {reprlib.repr(found)}"
         comma = isinstance(found, str) and _as_number(found.replace(",", "")) is not None
         remedy = "Write it with a decimal point and without commas." if comma else "Correct or remove the row."
         self.fail(row, f"{name} {what}; it must be a number. {remedy}")
 
 
-def read_table(source: object) -> MeasurementTable:
+def read_table(source: ProfileSource) -> MeasurementTable:
     """Read a CSV file, a data frame or a mapping of arrays.
 
     Raises
@@ -156,8 +174,9 @@ def _from_file(source: str | os.PathLike[Any]) -> MeasurementTable:
         )
     file = read_measurement_file(Path(path), (*REQUIRED_COLUMNS, *_COLUMN_ALIASES))
     names = _column_names(f"{file.path}, line {file.header_line}", file.header)
+    lines, columns = file.rows()
     return MeasurementTable(
-        source=file.path, columns=dict(zip(names, file.columns, strict=True)), lines=file.lines, line_word="line"
+        source=file.path, columns=dict(zip(names, columns, strict=True)), lines=lines, line_word="line"
     )
 
 
@@ -185,8 +204,10 @@ def _as_column(source: str, name: str, values: Any) -> NDArray[Any]:
         raise ProfileError(f"Column {name!r} of {source} has shape {array.shape}; every column must have one axis.")
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "replace")
-    masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else False
-    return np.where(masked, None, array.astype(object)) if np.any(masked) else array
+    if np.ma.is_masked(values):
+        array = array.astype(object)
+        array[np.ma.getmaskarray(values)] = None
+    return array
 
 
 def _column_names(source: str, names: list[str]) -> list[str]:
@@ -203,12 +224,12 @@ def _column_names(source: str, names: list[str]) -> list[str]:
             "has the columns stage, instruction, frequency (or other knobs), time (s) and energy (J)."
         )
     if "" in found:
-        raise ProfileError(f"{source}: the header has a column without a name; name it or leave it out.")
+        raise ProfileError(f"{source}: there is a column without a name; name it or leave it out.")
     doubled = next((name for name in found if found.count(name) > 1), None)
     if doubled is not None:
         written = [repr(name) for name, meant in zip(names, found, strict=True) if meant == doubled]
         raise ProfileError(
-            f"{source}: the header has column {doubled!r} twice, as {' and '.join(written)}; keep one, or rename one."
+            f"{source}: there are two columns {doubled!r}, written {' and '.join(written)}; keep one, or rename one."
         )
     return found
 
@@ -251,4 +272,5 @@ def _as_number(value: Any) -> float | None:
 
 def _is_missing(value: object) -> bool:
     """Whether a data frame's value stands for none: None, NaN, NaT or NA."""
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+    not_a_number = isinstance(value, float) and math.isnan(value)
+    return value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType")

@@ -6,37 +6,28 @@ import csv
 import difflib
 import math
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from perseus.curves import Curve, effective_curve
 from perseus.errors import ProfileError
-from perseus.measurement_table import REQUIRED_COLUMNS, MeasurementTable, read_table
+from perseus.measured_points import Duplicates, measured_points, shortest
+from perseus.measurement_table import ProfileSource, read_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 EXAMPLE_BLOCKING_POWER_W: Final = 75.0
 """Blocking power (W) of the modelled GPU of the built-in example profile."""
-
-FREQUENCY: Final = "frequency"
-_KIND_ALIASES: Final = {
-    "f": "forward",
-    "fwd": "forward",
-    "b": "backward",
-    "bwd": "backward",
-    "i": "input_grad",
-    "w": "weight_grad",
-    "r": "recompute",
-}
-
-Duplicates = Literal["average", "error"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +54,7 @@ class OperationProfile:
     counts: NDArray[np.int64]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "knobs", MappingProxyType(dict(self.knobs)))
         for array in (self.times_s, self.energies_j, self.counts, *self.knobs.values()):
             array.setflags(write=False)
 
@@ -70,37 +62,45 @@ class OperationProfile:
         return len(self.times_s)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "knobs": dict(self.knobs)}
+        return {**self.__dict__, "knobs": dict(self.knobs)}  # a mapping proxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # arrays come out of a pickle writable
 
 
 class Profiles:
     """Measurements of a pipeline's operations, and the power its GPUs draw while they wait: an immutable value.
 
-    Made by `read_profiles`. ``profiles[stage, kind]`` gives an `OperationProfile`.
-
-    Attributes
-    ----------
-    blocking_power_w:
-        Stage to watts, for every stage.
-    knob_names:
-        Names of what was set, ``frequency`` first if it is there.
-    keys:
-        The (stage, kind) pairs that were measured, sorted.
+    Made by `read_profiles`. ``profiles[stage, kind]`` gives an `OperationProfile`; iteration gives the keys.
     """
 
     def __init__(
         self, operations: Mapping[tuple[int, str], OperationProfile], blocking_power_w: Mapping[int, float]
     ) -> None:
         self._operations = dict(sorted(operations.items()))
+        self._blocking_power_w = MappingProxyType(dict(sorted(blocking_power_w.items())))
         self._curves: dict[tuple[int, str], Curve] = {}
-        self.blocking_power_w: Mapping[int, float] = MappingProxyType(dict(sorted(blocking_power_w.items())))
-        self.keys: tuple[tuple[int, str], ...] = tuple(self._operations)
-        self.knob_names: tuple[str, ...] = tuple(next(iter(self._operations.values())).knobs)
+
+    @property
+    def blocking_power_w(self) -> Mapping[int, float]:
+        """Watts that a GPU draws while it waits, for every stage."""
+        return self._blocking_power_w
+
+    @property
+    def keys(self) -> tuple[tuple[int, str], ...]:
+        """The (stage, kind) pairs that were measured, sorted."""
+        return tuple(self._operations)
+
+    @property
+    def knob_names(self) -> tuple[str, ...]:
+        """Names of what was set, ``frequency`` first if it is there."""
+        return tuple(next(iter(self._operations.values())).knobs)
 
     @property
     def stages(self) -> tuple[int, ...]:
         """Numbers of the stages, ascending."""
-        return tuple(dict.fromkeys(stage for stage, _ in self.keys))
+        return tuple(self._blocking_power_w)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -128,12 +128,19 @@ class Profiles:
     def __contains__(self, key: object) -> bool:
         return key in self._operations
 
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return iter(self._operations)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
     def curve(self, stage: int, kind: str) -> Curve:
         """Return the convex curve of effective energy of a (stage, kind); computed once."""
         key = (stage, kind)
         if key not in self._curves:
             measured = self[key]
-            self._curves[key] = effective_curve(measured.times_s, measured.energies_j, self.blocking_power_w[stage])
+            curve = effective_curve(measured.times_s, measured.energies_j, self._blocking_power_w[stage])
+            self._curves.setdefault(key, curve)  # of two threads that come here at once, the first one's curve stays
         return self._curves[key]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -145,7 +152,7 @@ class Profiles:
                 writer = csv.writer(file)
                 writer.writerow(["stage", "instruction", *self.knob_names, "time", "energy"])
                 for (stage, kind), measured in self._operations.items():
-                    knobs = (map(_shortest, measured.knobs[name].tolist()) for name in self.knob_names)
+                    knobs = (map(shortest, measured.knobs[name].tolist()) for name in self.knob_names)
                     points = zip(*knobs, measured.times_s.tolist(), measured.energies_j.tolist(), strict=True)
                     writer.writerows([stage, kind, *point] for point in points)
             partial.replace(target)
@@ -162,7 +169,7 @@ class Profiles:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"operations": self._operations, "blocking_power_w": dict(self.blocking_power_w)}
+        return {"operations": self._operations, "blocking_power_w": dict(self._blocking_power_w)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["operations"], state["blocking_power_w"])  # type: ignore[misc]
@@ -174,7 +181,7 @@ def example_profile_path() -> Path:
 
 
 def read_profiles(
-    source: object,
+    source: ProfileSource,
     *,
     blocking_power_w: float | Mapping[int, float],
     duplicates: Duplicates = "average",
@@ -200,116 +207,19 @@ def read_profiles(
     """
     if duplicates not in ("average", "error"):
         raise ProfileError(f"duplicates={duplicates!r} is unknown; choose 'average' or 'error'.")
-    table = read_table(source)
-    stage = _stages(table)
-    kind = _kinds(table)
-    time_s = _positive(table, "time", "s")
-    energy_j = _positive(table, "energy", "J")
-    knobs = _knobs(table)
-    operations: dict[tuple[int, str], OperationProfile] = {}
-    names, kind_number = np.unique(kind, return_inverse=True)
-    group = stage * len(names) + kind_number.ravel()
-    by_group = np.argsort(group, kind="stable")
-    for rows in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):
-        key = (int(stage[rows[0]]), str(kind[rows[0]]))
-        operations[key] = _operation(table, key, rows, time_s, energy_j, knobs, duplicates)
-    _check_complete(table, operations)
-    num_stages = int(stage.max()) + 1
-    return Profiles(operations, _blocking_powers(blocking_power_w, num_stages))
-
-
-def _stages(table: MeasurementTable) -> NDArray[np.int64]:
-    numbers = table.numbers("stage")
-    bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers > 2**20 - 1))
-    if bad.size:
-        table.fail(int(bad[0]), f"stage is {numbers[bad[0]]:g}; stages are whole numbers from 0. Renumber them.")
-    return numbers.astype(np.int64)
-
-
-def _kinds(table: MeasurementTable) -> NDArray[Any]:
-    given, number = np.unique(table.columns["instruction"].astype(str), return_inverse=True)
-    names = [_KIND_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in given.tolist()]
-    if "" in names:
-        row = int(np.flatnonzero(number.ravel() == names.index(""))[0])
-        table.fail(
-            row, "instruction is empty; it names the kind of operation, such as forward or backward. Fill it in."
+    points = measured_points(read_table(source), duplicates)
+    operations = {}
+    for rows in points.by_operation():
+        measured = OperationProfile(
+            stage=int(points.stage[rows.start]),
+            kind=str(points.kind[rows.start]),
+            times_s=points.times_s[rows],
+            energies_j=points.energies_j[rows],
+            knobs={name: values[rows] for name, values in points.knobs.items()},
+            counts=points.counts[rows],
         )
-    return np.array(names)[number.ravel()]
-
-
-def _positive(table: MeasurementTable, name: str, unit: str) -> NDArray[np.float64]:
-    numbers = table.numbers(name)
-    bad = np.flatnonzero(numbers <= 0.0)
-    if bad.size:
-        table.fail(int(bad[0]), f"{name} is {numbers[bad[0]]:g} {unit}; it must be above 0. Measure the point again.")
-    return numbers
-
-
-def _knobs(table: MeasurementTable) -> dict[str, NDArray[Any]]:
-    names = [name for name in table.columns if name not in REQUIRED_COLUMNS]
-    if not names:
-        raise ProfileError(
-            f"{table.source} has no knob: besides {', '.join(REQUIRED_COLUMNS)} it needs what was set at each point, "
-            "such as a column frequency (MHz)."
-        )
-    names.sort(key=lambda name: name != FREQUENCY)  # stable: frequency first, the others as they come
-    knobs = {name: table.knob(name) for name in names}
-    if FREQUENCY in knobs:
-        knobs[FREQUENCY] = _positive(table, FREQUENCY, "MHz")
-    return knobs
-
-
-def _operation(
-    table: MeasurementTable,
-    key: tuple[int, str],
-    rows: NDArray[np.intp],
-    time_s: NDArray[np.float64],
-    energy_j: NDArray[np.float64],
-    knobs: Mapping[str, NDArray[Any]],
-    duplicates: Duplicates,
-) -> OperationProfile:
-    """Gather the points of one (stage, kind); those of equal knobs become their average."""
-    settings = list(zip(*(knobs[name][rows].tolist() for name in knobs), strict=True))
-    point_of = {setting: point for point, setting in enumerate(dict.fromkeys(settings))}
-    point = np.array([point_of[setting] for setting in settings])
-    counts = np.bincount(point)
-    if duplicates == "error" and counts.max() > 1:
-        twice = int(np.flatnonzero(point == int(np.argmax(counts > 1)))[1])
-        setting = ", ".join(f"{name} {_shortest(value)}" for name, value in zip(knobs, settings[twice], strict=True))
-        table.fail(
-            int(rows[twice]),
-            f"stage {key[0]}, {key[1]} with {setting} was measured twice; keep one of the two, or pass "
-            "duplicates='average'.",
-        )
-    times = np.bincount(point, weights=time_s[rows]) / counts
-    energies = np.bincount(point, weights=energy_j[rows]) / counts
-    _, first = np.unique(point, return_index=True)
-    order = np.lexsort((energies, times))
-    return OperationProfile(
-        stage=key[0],
-        kind=key[1],
-        times_s=times[order],
-        energies_j=energies[order],
-        knobs=MappingProxyType({name: values[rows[first]][order] for name, values in knobs.items()}),
-        counts=counts[order],
-    )
-
-
-def _check_complete(table: MeasurementTable, operations: Mapping[tuple[int, str], OperationProfile]) -> None:
-    stages = {stage for stage, _ in operations}
-    missing = sorted(set(range(max(stages) + 1)) - stages)
-    if missing:
-        raise ProfileError(
-            f"{table.source} has no measurements of stage {missing[0]}, but of stage {max(stages)}; stages are "
-            "numbered from 0 without gaps. Measure the missing stage, or renumber."
-        )
-    for kind in sorted({kind for _, kind in operations}):
-        without = sorted(stage for stage in stages if (stage, kind) not in operations)
-        if without:
-            raise ProfileError(
-                f"{table.source} has no {kind!r} of stage {without[0]}, which other stages have; measure every kind of "
-                "operation on every stage."
-            )
+        operations[measured.stage, measured.kind] = measured
+    return Profiles(operations, _blocking_powers(blocking_power_w, int(points.stage[-1]) + 1))
 
 
 def _blocking_powers(given: object, num_stages: int) -> dict[int, float]:
@@ -317,27 +227,23 @@ def _blocking_powers(given: object, num_stages: int) -> dict[int, float]:
     if not isinstance(given, Mapping):
         power_w = _power(given, "blocking_power_w")
         return dict.fromkeys(range(num_stages), power_w)
-    missing = sorted(set(range(num_stages)) - set(given))
+    missing = [stage for stage in range(num_stages) if stage not in given]
     if missing:
         raise ProfileError(
-            f"blocking_power_w has no entry for stage {missing[0]}; it gives stages {sorted(map(str, given))}. Give "
-            "every stage of the profile one, or pass a single number."
+            f"blocking_power_w has no entry for stage {missing[0]}, but for {', '.join(map(repr, given)) or 'none'}; "
+            "give every stage of the profile one, its number as the key, or pass a single number."
         )
     return {stage: _power(given[stage], f"blocking_power_w of stage {stage}") for stage in range(num_stages)}
 
 
 def _power(value: object, name: str) -> float:
     try:
-        power_w = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        power_w = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         power_w = math.nan
     if not (math.isfinite(power_w) and power_w >= 0.0):
         raise ProfileError(
-            f"{name} is {value!r}; it must be a number of watts, 0 or more. Measure a waiting GPU's power."
+            f"{name} is {reprlib.repr(value)}; it must be a number of watts, 0 or more, or a mapping from stages to "
+            "such numbers. Measure a waiting GPU's power."
         )
     return power_w
-
-
-def _shortest(value: object) -> object:
-    """Write whole floats as integers: a clock of 1410 MHz, not 1410.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value

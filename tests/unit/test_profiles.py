@@ -80,7 +80,7 @@ def test_accepted_files(tmp_path: Path, text: str) -> None:
         pytest.param(HEADER, ["has a header but no measurements", "add a line"], id="header only"),
         pytest.param(GOOD.replace("energy", "enrgy"), ["line 1", "'energy'", "did you mean that 'enrgy'"], id="typo"),
         pytest.param(GOOD.replace("stage,", "", 1), ["no column 'stage'", "stage, instruction"], id="column"),
-        pytest.param(GOOD.replace("frequency", "time", 1), ["column 'time' twice"], id="doubled column"),
+        pytest.param(GOOD.replace("frequency", "time", 1), ["two columns 'time'", "keep one"], id="doubled column"),
         pytest.param(GOOD.replace("frequency", "", 1), ["a column without a name"], id="unnamed column"),
         pytest.param(GOOD + "0,forward,1100\n", ["line 6", "found 3 values", "names 5 columns"], id="short row"),
         pytest.param(GOOD + "0,forward,1100,1,2,3\n", ["line 6", "found 6 values"], id="long row"),
@@ -202,7 +202,7 @@ def test_duplicates(tmp_path: Path) -> None:
     assert measured.times_s.tolist() == pytest.approx([0.06, 0.06])
     assert sorted(measured.counts.tolist()) == [1, 2]
     assert 21.0 in measured.energies_j
-    with pytest.raises(perseus.ProfileError, match=r"line 6: stage 0, forward with frequency 1410 was measured twice"):
+    with pytest.raises(perseus.ProfileError, match=r"line 6: stage 0, forward at frequency 1410 stands on line 2 too"):
         read(tmp_path, text, duplicates="error")
     assert len(read(tmp_path, GOOD, duplicates="error")[0, "forward"]) == 2
     with pytest.raises(perseus.ProfileError, match="duplicates='sum' is unknown"):

@@ -18,11 +18,11 @@ from perseus.cli.options import JsonOption
 from perseus.cli.output import Output
 from perseus.device.errors import MeasurementError
 from perseus.device.opening import open_gpus
-from perseus.profiler import ClockKnob, PowerLimitKnob, Precision, SweepProgress, sweep
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from perseus.profiler import SweepProgress
     from perseus.profiler.sweep import Operation
 
 
@@ -57,6 +57,8 @@ def profile(
 
     An interrupted run goes on where it ended: its points are in OUTPUT.journal, with what was flagged.
     """
+    from perseus.profiler import ClockKnob, PowerLimitKnob, Precision, sweep
+
     visible = open_gpus()
     if gpu >= len(visible):
         raise MeasurementError(f"GPU {gpu} was asked for; {len(visible)} are visible; see perseus doctor")
