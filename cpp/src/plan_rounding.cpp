@@ -331,7 +331,8 @@ RoundedPlan PlanSpace::round(std::span<const double> planned_s, double deadline_
   const auto add = [&](std::vector<std::int32_t> entries) {
     if (auto start = improvement.selection_of(std::move(entries))) starts.push_back(std::move(*start));
   };
-  add(rounding.all_rounded_down());
+  if (options.reclaim && !options.carry) add(rounding.carried_forwards());
+  if (starts.empty()) add(rounding.all_rounded_down());
   if (starts.empty()) add(parts_->menus.first);  // the planned durations do not meet the deadline
   if (starts.empty()) return improvement.too_short(parts_->menus.first);
   if (options.reclaim && options.carry) {

@@ -30,6 +30,7 @@ _EXPORTS = {
     "PerseusError": "errors",
     "PipelineDag": "dag",
     "PlanError": "errors",
+    "PlanSeries": "plan",
     "ProfileError": "errors",
     "Profiles": "profiles",
     "ScheduleError": "errors",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from perseus.errors import SolveError as SolveError
     from perseus.frontier import Frontier as Frontier
     from perseus.plan import FrequencyPlan as FrequencyPlan
+    from perseus.plan import PlanSeries as PlanSeries
     from perseus.plan import max_clock_plan as max_clock_plan
     from perseus.profiles import OperationProfile as OperationProfile
     from perseus.profiles import Profiles as Profiles

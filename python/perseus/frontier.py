@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from perseus.plan.blocking import rank_powers_w
 from perseus.plan.effort import EFFORTS, Effort
 from perseus.plan.plan_search import PlanSearch
 from perseus.plan.planner import Planner
+from perseus.plan.series import PlanSeries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # A time this close to the shortest one, relatively, is taken as the shortest: the caller computed it in doubles.
 _TIME_TOLERANCE = 1e-12
+_DEFAULT_PLANS = 50
 
 
 class Frontier:
@@ -175,6 +178,73 @@ class Frontier:
         until_s = None if wait_until_s is None else finite_time_s(wait_until_s, "wait_until_s")
         choices = self._search.at(deadline_s, effort, limit_s)
         return self._planner.finish(choices, self.energy_at, deadline_s, until_s)
+
+    def plans(
+        self,
+        n: int | None = None,
+        *,
+        step_s: float | None = None,
+        effort: Effort = "best",
+        workers: int | None = None,
+    ) -> PlanSeries:
+        """Plans for the whole frontier: each next one takes longer and, until any common time, costs less.
+
+        Parameters
+        ----------
+        n:
+            Number of deadlines, evenly from the shortest to the longest useful time; 50 by default. Plans that
+            another one beats in time and energy are left out, so there may be fewer.
+        step_s:
+            Instead of `n`: the distance of the deadlines, seconds.
+        effort:
+            As in `plan_at`.
+        workers:
+            Threads that search at the same time; by default as many as the process may use cores.
+
+        Raises
+        ------
+        PlanError
+            Both `n` and `step_s` are given, or one is out of range.
+        """
+        if effort not in EFFORTS:
+            raise PlanError(f"effort={effort!r} is unknown; choose one of {', '.join(map(repr, EFFORTS))}")
+        deadlines_s = self._deadlines_s(n, step_s)
+        if workers is None:
+            workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+        def plan(deadline_s: float) -> FrequencyPlan:
+            return self._planner.finish(self._search.at(deadline_s, effort), self.energy_at, deadline_s)
+
+        first = plan(deadlines_s[0])  # prepares what all share
+        with ThreadPoolExecutor(max_workers=max(workers, 1)) as pool:
+            return PlanSeries([first, *pool.map(plan, deadlines_s[1:])], self._planner, self.energy_at)
+
+    def _deadlines_s(self, n: int | None, step_s: float | None) -> list[float]:
+        if n is not None and step_s is not None:
+            raise PlanError("n and step_s exclude each other; give one of them")
+        if step_s is not None:
+            if not (math.isfinite(step_s) and step_s > 0.0):
+                raise PlanError(f"step_s={step_s!r} is not a positive number of seconds")
+            return [*map(float, np.arange(self.min_time_s, self.max_time_s, step_s)), self.max_time_s]
+        n = _DEFAULT_PLANS if n is None else n
+        if n < 1:
+            raise PlanError(f"n={n!r} is not a number of plans of at least 1")
+        return [max(float(time_s), self.min_time_s) for time_s in np.linspace(self.min_time_s, self.max_time_s, n)]
+
+    def knee(self) -> float:
+        """The iteration time (s) where the frontier bends most between the shortest time and T*.
+
+        The breakpoint farthest from the straight line between those two ends, both axes scaled to their range: before
+        it a second saved costs much energy, behind it little is left to save (Satopää et al., Finding a "kneedle" in a
+        haystack, 2011).
+        """
+        end = int(np.argmin(self.energies_j))
+        if end == 0:
+            return self.min_time_s
+        times, energies = self.times_s[: end + 1], self.energies_j[: end + 1]
+        along = (times - times[0]) / (times[-1] - times[0])
+        fallen = (energies[0] - energies) / (energies[0] - energies[-1])
+        return float(times[int(np.argmax(fallen - along))])
 
     @cached_property
     def _planner(self) -> Planner:

@@ -45,7 +45,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     arguments = ["compare", "example", "--microbatches", "4", "--slowdowns", "1.2", "--plot", str(plot)]
     assert run(arguments) == 0
     told = capsys.readouterr().out
-    for name in ("highest clocks", "ZeusGlobal", "ZeusPerStage", "EnvPipe", "Perseus", "×1.2"):
+    for name in ("highest clocks", "ZeusGlobal", "ZeusPerStage", "EnvPipe", "Perseus", "\u00d71.2"):
         assert name in told
     assert "ZeusPerStage" in plot.read_text() or plot.stat().st_size > 1000
     assert run([*arguments, "--json"]) == 0

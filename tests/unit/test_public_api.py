@@ -49,6 +49,7 @@ def test_exported_names() -> None:
         "PerseusError",
         "PipelineDag",
         "PlanError",
+        "PlanSeries",
         "ProfileError",
         "Profiles",
         "ScheduleError",
@@ -98,7 +99,17 @@ def test_leading_parameters(function: object, parameters: list[str]) -> None:
     [
         (
             perseus.Frontier,
-            ["min_time_s", "max_time_s", "min_energy_time_s", "energy_at", "durations_at", "plan_at", "to_csv"],
+            [
+                "min_time_s",
+                "max_time_s",
+                "min_energy_time_s",
+                "energy_at",
+                "durations_at",
+                "plan_at",
+                "plans",
+                "knee",
+                "to_csv",
+            ],
         ),
         (perseus.FrequencyPlan, ["gap", "frequencies_mhz", "by_stage", "save", "load", "to_zeus"]),
         (perseus.PipelineDag, ["operations", "from_schedule", "from_orders", "from_networkx"]),

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from perseus.plan.frequency_plan import FrequencyPlan, PlannedOperation
 from perseus.plan.making import make_plan, max_clock_plan
+from perseus.plan.series import PlanSeries
 
-__all__ = ["FrequencyPlan", "PlannedOperation", "make_plan", "max_clock_plan"]
+__all__ = ["FrequencyPlan", "PlanSeries", "PlannedOperation", "make_plan", "max_clock_plan"]
