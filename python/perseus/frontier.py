@@ -21,6 +21,7 @@ from perseus.plan.effort import EFFORTS, Effort
 from perseus.plan.plan_search import PlanSearch
 from perseus.plan.planner import Planner
 from perseus.plan.series import PlanSeries
+from perseus.plan.switching import SwitchAwarePlan, Switching, switch_aware_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -218,6 +219,42 @@ class Frontier:
         first = plan(deadlines_s[0])  # prepares what all share
         with ThreadPoolExecutor(max_workers=max(workers, 1)) as pool:
             return PlanSeries([first, *pool.map(plan, deadlines_s[1:])], self._planner, self.energy_at)
+
+    def switch_aware_plan_at(
+        self,
+        time_s: float,
+        *,
+        switch_latency_s: float = 0.0,
+        min_dwell_s: float = 0.0,
+        max_changes: int | None = None,
+        effort: Effort = "best",
+    ) -> SwitchAwarePlan:
+        """A plan for GPUs on which a change of clock takes time, and what that restriction costs.
+
+        Parameters
+        ----------
+        time_s:
+            Deadline of the iteration, pauses included, seconds.
+        switch_latency_s:
+            Pause of a GPU between two operations at different clocks, seconds (10 to 20 ms on today's GPUs).
+        min_dwell_s:
+            A clock is kept for at least this long, seconds.
+        max_changes:
+            A GPU changes its clock at most this many times in an iteration.
+        effort:
+            Of the unrestricted plan that it is compared with.
+
+        Raises
+        ------
+        InfeasibleTimeError
+            ``time_s`` is below the shortest iteration time, or no plan that counts its changes meets it.
+        PlanError
+            A restriction is out of range, or operations of a GPU stand in no order.
+        """
+        switching = Switching.checked(switch_latency_s, min_dwell_s, max_changes)
+        free = self.plan_at(time_s, effort=effort)
+        planned_s = self.durations_at(free.deadline_s)
+        return switch_aware_plan(self._planner, free, planned_s, self.energy_at, switching)
 
     def _deadlines_s(self, n: int | None, step_s: float | None) -> list[float]:
         if n is not None and step_s is not None:

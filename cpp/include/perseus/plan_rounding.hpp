@@ -45,7 +45,7 @@ struct PlanProblem {
 
 struct RoundingOptions {
   bool reclaim = true;  // false: round down only, in the first way
-  bool carry = true;    // false: round down in the first way only
+  bool carry = true;    // false: one start only, forwards if that meets the deadline, else the first way
   // Visits of operations allowed to each reclaiming and to the exchange, times (operations + dependencies).
   std::int64_t reclaim_effort = 64;
   std::int64_t exchange_effort = 64;
