@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # How much dearer than its pause a change is made, until a plan meets the deadline.
-_CHANGE_FACTORS = (1.0, 4.0, 16.0)
-_ROUNDS = 24
+_CHANGE_FACTORS = (0.5, 1.0, 2.0, 4.0, 16.0)
+_ROUNDS = 48
 # Prices of operations on paths that are too long grow by this factor and this share of the mean price.
-_DEARER = (1.3, 0.1)
+_DEARER = (1.12, 0.04)
 _TIME_TOLERANCE = 1e-12
 
 
