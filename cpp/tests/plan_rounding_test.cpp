@@ -245,3 +245,123 @@ TEST_CASE("equal problems give equal plans") {
   CHECK(one.start_s == other.start_s);
   CHECK(one.energy_j == other.energy_j);
 }
+
+namespace {
+
+// Choices of a random instance at its fastest, and at its slowest.
+std::vector<std::int32_t> all_fastest(const Instance& instance) { return std::vector<std::int32_t>(instance.size(), 0); }
+
+std::vector<std::int32_t> all_slowest(const Instance& instance) {
+  std::vector<std::int32_t> choice(instance.size());
+  for (std::size_t i = 0; i < choice.size(); ++i) choice[i] = instance.num_choices(i) - 1;
+  return choice;
+}
+
+// A row of operations, each behind the one before and some behind others, with ten choices each.
+Instance random_row(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> share(0.0, 1.0);
+  Instance instance;
+  for (int menu = 0; menu < 4; ++menu) {
+    double time_s = 1.0 + share(random);
+    double energy_j = 100.0;
+    for (int i = 0; i < 10; ++i) {
+      instance.time_s.push_back(time_s);
+      instance.energy_j.push_back(energy_j);
+      time_s += 0.05 + 0.1 * share(random);
+      energy_j -= (10.0 - i) * (0.5 + share(random));
+    }
+    instance.menu_offsets.push_back(static_cast<std::int64_t>(instance.time_s.size()));
+  }
+  for (std::int32_t i = 0; i < 40; ++i) {
+    instance.menu_of.push_back(i % 4);
+    for (const std::int32_t gap : {2, 5}) {
+      if (i < gap) continue;
+      instance.predecessor.push_back(i - gap);
+      instance.successor.push_back(i);
+      instance.latency_s.push_back(gap == 5 ? 0.25 : 0.0);
+    }
+  }
+  instance.planned_s.assign(instance.size(), 0.0);
+  instance.deadline_s = (instance.makespan(all_fastest(instance)) + instance.makespan(all_slowest(instance))) / 2;
+  return instance;
+}
+
+RoundingOptions thorough() {
+  RoundingOptions options;
+  options.chain_effort = 1000;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("splices and improvements meet the deadline and never cost more than what they start from") {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    const Instance instance = random_row(seed);
+    const perseus::PlanSpace space(instance.problem());
+    REQUIRE(space.status() == RoundingStatus::kComplete);
+    const double deadline_s = instance.deadline_s;
+    for (const auto part : {perseus::SplicedPart::kBeginning, perseus::SplicedPart::kEnd}) {
+      const RoundedPlan spliced =
+          space.splice(all_fastest(instance), all_slowest(instance), part, deadline_s, RoundingOptions());
+      REQUIRE(spliced.status == RoundingStatus::kComplete);
+      CHECK(spliced.makespan_s <= deadline_s);
+      CHECK(instance.makespan(spliced.choice) <= deadline_s * (1 + 1e-12));
+      CHECK(spliced.rounded_energy_j < instance.energy(all_fastest(instance)));
+      CHECK(spliced.energy_j <= spliced.rounded_energy_j);
+      const RoundedPlan improved = space.improve(spliced.choice, deadline_s, thorough());
+      REQUIRE(improved.status == RoundingStatus::kComplete);
+      CHECK(instance.makespan(improved.choice) <= deadline_s * (1 + 1e-12));
+      CHECK(improved.energy_j <= spliced.energy_j + 1e-9);
+      CHECK(improved.energy_j == doctest::Approx(instance.energy(improved.choice)));
+      CHECK(space.improve(spliced.choice, deadline_s, thorough()).choice == improved.choice);
+    }
+  }
+}
+
+TEST_CASE("choosing whole chains anew finds what exchanges miss") {
+  int better = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    const Instance instance = random_row(seed);
+    const perseus::PlanSpace space(instance.problem());
+    const auto fastest = all_fastest(instance);
+    const double exchanged_j = space.improve(fastest, instance.deadline_s, RoundingOptions()).energy_j;
+    const double chained_j = space.improve(fastest, instance.deadline_s, thorough()).energy_j;
+    CHECK(chained_j <= exchanged_j + 1e-9);
+    if (chained_j < exchanged_j - 1e-6) ++better;
+  }
+  CHECK(better > 0);
+}
+
+TEST_CASE("a start that misses the deadline, or that is none, is told") {
+  const Instance instance = random_row(1);
+  const perseus::PlanSpace space(instance.problem());
+  const auto slowest = all_slowest(instance);
+  const RoundedPlan late = space.improve(slowest, instance.deadline_s, RoundingOptions());
+  CHECK(late.status == RoundingStatus::kDeadlineTooShort);
+  CHECK(late.makespan_s == doctest::Approx(instance.makespan(slowest)));
+  CHECK(space.splice(slowest, slowest, perseus::SplicedPart::kEnd, instance.deadline_s, RoundingOptions()).status ==
+        RoundingStatus::kDeadlineTooShort);
+  std::vector<std::int32_t> wrong = slowest;
+  wrong[3] = 10;
+  CHECK(space.improve(wrong, instance.deadline_s, RoundingOptions()).status == RoundingStatus::kInvalid);
+  CHECK(space.improve({}, instance.deadline_s, RoundingOptions()).status == RoundingStatus::kInvalid);
+  CHECK(space.splice(wrong, slowest, perseus::SplicedPart::kEnd, 1e9, RoundingOptions()).status ==
+        RoundingStatus::kInvalid);
+  Instance broken = random_row(1);
+  broken.menu_of[0] = 9;
+  CHECK(perseus::PlanSpace(broken.problem()).status() == RoundingStatus::kInvalid);
+}
+
+TEST_CASE("one start is enough for a plan in a hurry") {
+  Instance instance = random_row(2);
+  instance.planned_s.assign(instance.size(), 1.6);
+  RoundingOptions hurried;
+  hurried.carry = false;
+  hurried.reclaim_effort = 1;
+  hurried.exchange_effort = 0;
+  const RoundedPlan plan = round_plan(instance.problem(), hurried);
+  REQUIRE(plan.status == RoundingStatus::kComplete);
+  CHECK(plan.makespan_s <= instance.deadline_s);
+  CHECK(plan.exchanges == 0);
+}
