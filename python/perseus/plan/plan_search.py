@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from perseus.plan.planner import Choices, Planner
 
 # Starts around the deadline, in shares of the range of times that the frontier covers.
-_OFFSETS: Final = (0.0, 0.001, -0.001, 0.002, -0.002, 0.003, -0.003, 0.004, 0.006, -0.007, -0.01, 0.016, -0.02)
+_OFFSETS: Final = (0.001, -0.001, 0.002, -0.002, 0.003, -0.003, 0.004, 0.006, -0.007, -0.01, 0.016, -0.02)
 _NUM_ANCHORS: Final = 200
-_ANCHORS_AROUND: Final = 40  # to each side
+_ANCHORS_AROUND: Final = 20  # to each side
 _NUM_PAIRS: Final = 6
-_NUM_FINALISTS: Final = 2
+_NUM_FINALISTS: Final = 3
+_NUM_REFINEMENTS: Final = 8
 # The search ends at this distance from the bound, relative to the energy of the pipeline.
 _GAP_ENOUGH: Final = 1e-5
 
@@ -81,28 +82,42 @@ class PlanSearch:
         enough_j = self._energy_at(deadline_s) * (1.0 + _GAP_ENOUGH) - self._power_w * deadline_s
         found = [self._rounded(deadline_s, deadline_s, THOROUGH)]
         for choices in self._search(deadline_s, found):
-            found.append(choices)
+            if choices is not None:
+                found.append(choices)
             out_of_time = time_limit_s is not None and time.perf_counter() - started_s >= time_limit_s
-            if out_of_time or choices.effective_energy_j <= enough_j:
+            if out_of_time or found[-1].effective_energy_j <= enough_j:
                 break
-        return min(found, key=lambda choices: choices.effective_energy_j)
+        return min(found, key=_energy_j)
 
-    def _search(self, deadline_s: float, found: list[Choices]) -> Iterator[Choices]:
-        for offset in _OFFSETS[1:]:
-            planned_s = deadline_s + offset * (self._max_time_s - self._min_time_s)
-            if self._min_time_s <= planned_s <= self._max_time_s:
-                yield self._rounded(planned_s, deadline_s, THOROUGH)
+    def _search(self, deadline_s: float, found: list[Choices]) -> Iterator[Choices | None]:
+        """Yield choices, each when asked for, and None where time has passed without any."""
+        yield None
+        for planned_s in self._times_around(deadline_s):
+            yield self._rounded(planned_s, deadline_s, THOROUGH)
         space, options = self._planner.space, rounding_options(THOROUGH)
         parts = spliced_parts()
+        for index in self._indices_around(deadline_s):
+            self._anchor(index)
+            yield None
         for shorter, longer in self._pairs(deadline_s):
             for part in parts:
                 spliced = space.splice(shorter.choices, longer.choices, part, deadline_s, options)
                 yield self._planner.checked(spliced, deadline_s)
-        table, exhaustive = self._planner.table, rounding_options(EXHAUSTIVE)
-        for choices in sorted(found, key=lambda choices: choices.effective_energy_j)[:_NUM_FINALISTS]:
-            yield self._planner.checked(space.improve(choices.choices, deadline_s, exhaustive), deadline_s)
-            durations_s = table.times_s[table.entries(choices.choices)]
-            yield self._planner.checked(space.round(durations_s, deadline_s, exhaustive), deadline_s)
+        for choices in sorted(found, key=_energy_j)[:_NUM_FINALISTS]:
+            yield from self._refined(choices, deadline_s)
+
+    def _refined(self, choices: Choices, deadline_s: float) -> Iterator[Choices]:
+        """Improve a plan and round its own durations anew, in turns, until neither helps."""
+        space, table, exhaustive = self._planner.space, self._planner.table, rounding_options(EXHAUSTIVE)
+        best = self._planner.checked(space.improve(choices.choices, deadline_s, exhaustive), deadline_s)
+        yield best
+        for _ in range(_NUM_REFINEMENTS):
+            durations_s = table.times_s[table.entries(best.choices)]
+            again = self._planner.checked(space.round(durations_s, deadline_s, exhaustive), deadline_s)
+            if again.effective_energy_j >= best.effective_energy_j:
+                break
+            best = again
+            yield best
 
     def _rounded(self, planned_s: float, deadline_s: float, effort: RoundingEffort) -> Choices:
         rounded = self._planner.space.round(self._durations_at(planned_s), deadline_s, rounding_options(effort))
@@ -115,14 +130,22 @@ class PlanSearch:
             self._anchors[index] = self._rounded(time_s, time_s, THOROUGH)
         return self._anchors[index]
 
-    def _pairs(self, deadline_s: float) -> list[tuple[Choices, Choices]]:
-        """Return the pairs of anchors around a deadline between which the least energy lies, best first."""
+    def _times_around(self, time_s: float) -> list[float]:
+        """Return the times around a deadline that the frontier covers."""
+        times_s = (time_s + offset * (self._max_time_s - self._min_time_s) for offset in _OFFSETS)
+        return [time_s for time_s in times_s if self._min_time_s <= time_s <= self._max_time_s]
+
+    def _indices_around(self, deadline_s: float) -> range:
+        """Return which anchors lie around a deadline."""
         span_s = self._max_time_s - self._min_time_s
         if span_s <= 0.0:
-            return []
+            return range(0)
         here = int((deadline_s - self._min_time_s) / span_s * (_NUM_ANCHORS - 1))
-        around = range(max(here - _ANCHORS_AROUND, 0), min(here + _ANCHORS_AROUND, _NUM_ANCHORS - 1) + 1)
-        anchors = [self._anchor(index) for index in around]
+        return range(max(here - _ANCHORS_AROUND, 0), min(here + _ANCHORS_AROUND, _NUM_ANCHORS - 1) + 1)
+
+    def _pairs(self, deadline_s: float) -> list[tuple[Choices, Choices]]:
+        """Return the pairs of anchors around a deadline between which the least energy lies, best first."""
+        anchors = [self._anchor(index) for index in self._indices_around(deadline_s)]
         shorter = [a for a in anchors if a.makespan_s <= deadline_s]
         longer = [a for a in anchors if a.makespan_s > deadline_s]
         pairs = [(_energy_between(a, b, deadline_s), i, j) for i, a in enumerate(shorter) for j, b in enumerate(longer)]
@@ -133,3 +156,7 @@ def _energy_between(shorter: Choices, longer: Choices, time_s: float) -> float:
     """Return the energy at a time on the line through two plans, J."""
     share = (time_s - shorter.makespan_s) / (longer.makespan_s - shorter.makespan_s)
     return (1.0 - share) * shorter.effective_energy_j + share * longer.effective_energy_j
+
+
+def _energy_j(choices: Choices) -> float:
+    return choices.effective_energy_j
