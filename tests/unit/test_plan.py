@@ -397,3 +397,43 @@ def test_a_plan_file_is_read_without_the_native_module(plan: perseus.FrequencyPl
         [sys.executable, "-c", code, str(tmp_path / "plan.json")], capture_output=True, text=True, check=True
     )
     assert float(run.stdout) == plan.time_s
+
+
+# -- how long the search may take --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def larger() -> perseus.Frontier:
+    profiles = perseus.read_profiles(perseus.example_profile_path(), blocking_power_w=75.0)
+    return perseus.solve_frontier(perseus.PipelineDag.from_schedule("1f1b", num_stages=4, num_microbatches=8), profiles)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+def test_more_effort_costs_no_energy(larger: perseus.Frontier, share: float) -> None:
+    deadline_s = larger.min_time_s + share * (larger.max_time_s - larger.min_time_s)
+    fast, hurried, best = (
+        larger.plan_at(deadline_s, effort="fast"),
+        larger.plan_at(deadline_s, time_limit_s=0.0),
+        larger.plan_at(deadline_s),
+    )
+    power_w = float(best.blocking_power_w.sum())
+    energies_j = [plan.energy_j + power_w * (deadline_s - plan.time_s) for plan in (fast, hurried, best)]
+    assert max(plan.time_s for plan in (fast, hurried, best)) <= deadline_s
+    assert energies_j[2] <= min(energies_j) * (1.0 + 1e-12)
+    assert 0.0 <= best.gap < 0.004
+
+
+def test_equal_inputs_give_equal_plans(larger: perseus.Frontier) -> None:
+    again = perseus.solve_frontier(larger.dag, larger.profiles)
+    for deadline_s in (1.2 * larger.min_time_s, 1.1 * larger.min_time_s):  # in another order than below
+        again.plan_at(deadline_s)
+    for deadline_s in (1.1 * larger.min_time_s, 1.2 * larger.min_time_s):
+        one, other = larger.plan_at(deadline_s), again.plan_at(deadline_s)
+        assert_array_equal(one.frequencies_mhz, other.frequencies_mhz)
+
+
+def test_unknown_effort(larger: perseus.Frontier) -> None:
+    with pytest.raises(PlanError, match="effort='slow' is unknown"):
+        larger.plan_at(larger.max_time_s, effort="slow")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="time_limit_s"):
+        larger.plan_at(larger.max_time_s, time_limit_s=math.nan)
