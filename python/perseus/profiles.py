@@ -19,7 +19,7 @@ import numpy as np
 from perseus.curves import Curve, effective_curve
 from perseus.errors import ProfileError
 from perseus.measured_points import Duplicates, measured_points, shortest
-from perseus.measurement_table import ProfileSource, read_table
+from perseus.measurement_table import LARGEST, ProfileSource, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,9 +241,9 @@ def _power(value: object, name: str) -> float:
         power_w = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         power_w = math.nan
-    if not (math.isfinite(power_w) and power_w >= 0.0):
+    if not 0.0 <= power_w <= LARGEST:
         raise ProfileError(
-            f"{name} is {reprlib.repr(value)}; it must be a number of watts, 0 or more, or a mapping from stages to "
-            "such numbers. Measure a waiting GPU's power."
+            f"{name} is {reprlib.repr(value)}; it must be a number of watts, 0 or more (to {LARGEST:g}), or a mapping "
+            "from stages to such numbers. Measure a waiting GPU's power."
         )
     return power_w

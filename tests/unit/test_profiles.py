@@ -100,6 +100,10 @@ MORE = GOOD + "0,forward,1100,{},{}\n"  # the row that breaks a rule stands on l
         pytest.param(MORE.format(1, "1e999"), ", line 6:", "energy is inf", "finite", "Measure", id="overflow"),
         pytest.param(MORE.format(-1, 2), ", line 6:", "time is -1 s", "above 0", "Measure", id="negative time"),
         pytest.param(MORE.format(1, -2.5), ", line 6:", "energy is -2.5 J", "above 0", "Measure", id="negative energy"),
+        pytest.param(
+            MORE.format(1e101, 2), ", line 6:", "time is 1e+101 s", "from 1e-100 to 1e+100", "unit", id="huge"
+        ),
+        pytest.param(MORE.format(1, 1e-101), ", line 6:", "energy is 1e-101 J", "from 1e-100", "remove", id="tiny"),
         pytest.param(MORE.format(0, 2), ", line 6:", "time is 0 s", "above 0", "Measure", id="zero time"),
         pytest.param(MORE.format(1, "0.0"), ", line 6:", "energy is 0 J", "above 0", "Measure", id="zero energy"),
         pytest.param(MORE.format("fast", 2), ", line 6:", "time is 'fast'", "must be a number", "Correct", id="text"),
@@ -310,6 +314,14 @@ def test_only_line_ends_end_lines(tmp_path: Path, mark: str) -> None:
         read(tmp_path, text)
 
 
+def test_a_wide_file(tmp_path: Path) -> None:
+    names = [f"setting_of_register_{i}" for i in range(3000)]
+    text = ",".join(["stage,kind,time,energy", *names]) + "\n0,F,1,2" + ",7" * 3000 + "\n"
+    assert read(tmp_path, text).knob_names == tuple(names)
+    with pytest.raises(perseus.ProfileError, match=r"no column 'stage' among 'setting_of_register_0\|"):
+        read(tmp_path, "|".join(names * 3) + "\n")
+
+
 def test_the_line_counts_comments_and_blank_lines(tmp_path: Path) -> None:
     with pytest.raises(perseus.ProfileError, match="line 8: time is -1 s"):
         read(tmp_path, "# one\n\n" + GOOD + "0,forward,1100,-1,2\n")
@@ -338,7 +350,9 @@ def test_what_is_no_path(source: str | Path) -> None:
 
 
 def test_a_path_that_the_system_refuses() -> None:
-    with pytest.raises(perseus.ProfileError, match="cannot be read: File name too long"):
+    with pytest.raises(
+        perseus.ProfileError, match="cannot be read: File name too long; pass the path of a CSV file that"
+    ):
         perseus.read_profiles("x" * 5000, blocking_power_w=1.0)
 
 
@@ -443,7 +457,11 @@ def test_a_data_frame_that_lacks_everything() -> None:
         (None, "blocking_power_w is None"),
         (np.True_, "blocking_power_w is np.True_"),
         (10**400, "must be a number of watts"),
-        ([70.0, 71.0], "blocking_power_w is [70.0, 71.0]; it must be a number of watts, 0 or more, or a mapping"),
+        (1e101, "blocking_power_w is 1e+101; it must be a number of watts, 0 or more (to 1e+100)"),
+        (
+            [70.0, 71.0],
+            "blocking_power_w is [70.0, 71.0]; it must be a number of watts, 0 or more (to 1e+100), or a mapping",
+        ),
         ({1: 70.0}, "no entry for stage 0, but for 1"),
         ({"0": 70.0}, "no entry for stage 0, but for '0'; give every stage of the profile one, its number as the key"),
         ({}, "no entry for stage 0, but for none"),
@@ -485,9 +503,9 @@ def test_duplicates(tmp_path: Path) -> None:
         read(tmp_path, text, duplicates="error")
     assert len(read(tmp_path, GOOD, duplicates="error")[0, "forward"]) == 2
     thrice = columns(**{name: [value] * 3 for name, value in (("stage", 0), ("instruction", "F"), ("frequency", 1))})
-    same = perseus.read_profiles({**thrice, "time": [0.1] * 3, "energy": [1e308] * 3}, blocking_power_w=1.0)
+    same = perseus.read_profiles({**thrice, "time": [0.1] * 3, "energy": [1e100] * 3}, blocking_power_w=1.0)
     assert same[0, "forward"].times_s.tolist() == [0.1]  # (0.1 + 0.1 + 0.1) / 3 is not
-    assert same[0, "forward"].energies_j.tolist() == [1e308]
+    assert same[0, "forward"].energies_j.tolist() == [1e100]
     with pytest.raises(perseus.ProfileError, match="duplicates='sum' is unknown"):
         read(tmp_path, GOOD, duplicates="sum")
 
