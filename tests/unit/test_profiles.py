@@ -597,6 +597,23 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["profile.csv", "taken"]
 
 
+def test_a_write_that_fails_halfway_keeps_the_former_file(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    no_utf8 = perseus.read_profiles(columns(note=["fine", "\ud800"]), blocking_power_w=1.0)
+    with pytest.raises(UnicodeEncodeError):
+        no_utf8.to_csv(path)
+    assert path.read_text(encoding="utf-8") == GOOD
+    assert [file.name for file in tmp_path.iterdir()] == ["profile.csv"]
+
+
+def test_a_write_replaces_the_former_file(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + "# the end\n")
+    profiles = perseus.read_profiles(path, blocking_power_w=1.0)
+    profiles.to_csv(str(path))
+    assert path.read_bytes().startswith(b"stage,instruction,frequency,time,energy\r\n0,backward,1410,0.1,40.0\r\n")
+    check_equal(perseus.read_profiles(path, blocking_power_w=1.0), profiles)
+
+
 def test_a_million_rows(tmp_path: Path) -> None:
     rows = "".join(
         f"{i % 4},forward,{1410 - i // 4 % 50},{0.01 + i * 1e-9:.9f},{5.0 + i % 7}\n" for i in range(1_000_000)
@@ -620,6 +637,27 @@ def test_example_profile() -> None:
         assert powers_w.max() < 400.0
         assert powers_w.min() > EXAMPLE_BLOCKING_POWER_W
         assert len(profiles.curve(*key).times_s) > 10
+
+
+def test_the_example_is_made_by_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["make_example_profile.py", str(tmp_path / "made.csv")])
+    runpy.run_path(str(ROOT / "tools" / "make_example_profile.py"), run_name="__main__")
+    assert (tmp_path / "made.csv").read_bytes() == perseus.example_profile_path().read_bytes()
+
+
+def test_the_example_is_realistic() -> None:
+    """As GPUs are: a lower clock is slower, draws less power, and by itself saves energy only down to some clock."""
+    profiles = perseus.read_profiles(perseus.example_profile_path(), blocking_power_w=EXAMPLE_BLOCKING_POWER_W)
+    for key in profiles.keys:
+        measured = profiles[key]
+        assert (np.diff(measured.knobs["frequency"]) < 0).all()
+        assert (np.diff(measured.energies_j / measured.times_s) < 0).all()
+        cheapest = int(np.argmin(measured.energies_j))
+        assert 0 < cheapest < len(measured) - 1
+        assert 0.1 < 1.0 - measured.energies_j[cheapest] / measured.energies_j[0] < 0.4
+    for stage in profiles.stages:
+        ratio = profiles[stage, "backward"].times_s[0] / profiles[stage, "forward"].times_s[0]
+        assert 1.5 < ratio < 2.5
 
 
 def test_measured_profiles(shared_data: Path) -> None:
