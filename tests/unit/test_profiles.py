@@ -510,6 +510,15 @@ def test_duplicates(tmp_path: Path) -> None:
         read(tmp_path, GOOD, duplicates="sum")
 
 
+def test_points_stand_by_time_then_energy_then_line(tmp_path: Path) -> None:
+    rows = ["2,9,1", "1,8,2", "1,7,3", "2,3,4", "1,7,5"]
+    text = "stage,kind,time,energy,setting\n" + "".join(f"0,F,{row}\n" for row in rows)
+    measured = read(tmp_path, text)[0, "forward"]
+    assert measured.knobs["setting"].tolist() == [3.0, 5.0, 2.0, 4.0, 1.0]
+    assert measured.times_s.tolist() == [1.0, 1.0, 1.0, 2.0, 2.0]
+    assert measured.energies_j.tolist() == [7.0, 7.0, 8.0, 3.0, 9.0]
+
+
 def test_look_up(tmp_path: Path) -> None:
     profiles = read(tmp_path, GOOD)
     assert (0, "forward") in profiles
