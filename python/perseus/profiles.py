@@ -194,7 +194,7 @@ def read_profiles(
         Path of a CSV file, a data frame, or a mapping from column names to arrays. Columns: ``stage`` (0, 1, ...),
         ``instruction`` or ``kind`` (forward, backward, input_grad, weight_grad, recompute, or their first letters),
         ``time`` (s), ``energy`` (J, of one GPU), and one or more knobs: ``frequency`` (MHz) and any other column.
-        Files may have a byte order mark, CRLF, tabs or semicolons, decimal commas between semicolons, comments (#).
+        Files may have a byte order mark, CRLF, tabs or semicolons, and then decimal commas, and comments (#).
     blocking_power_w:
         Power (W) that a GPU draws while it waits: one number, or stage to number.
     duplicates:
