@@ -416,12 +416,13 @@ def test_what_a_table_may_hold() -> None:
 
 
 def test_knobs_that_are_no_numbers() -> None:
-    given = columns(on=[True, False], note=["a\r\n b", None], why=np.array([True, None], object))
+    given = columns(on=[True, False], note=["a\r\n b", None], why=np.array([True, None], object), who=["x", pd.NA])
     measured = perseus.read_profiles(given, blocking_power_w=1.0)[0, "forward"]
     assert {name: values.tolist() for name, values in measured.knobs.items() if name != "frequency"} == {
         "on": ["True", "False"],
         "note": ["a b", ""],
         "why": ["True", ""],
+        "who": ["x", ""],
     }
 
 
