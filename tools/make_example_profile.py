@@ -13,6 +13,7 @@ linearly down to a floor. Both are the standard first-order model of dynamic vol
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 OUTPUT = Path(__file__).parents[1] / "python" / "perseus" / "data" / "example_profile.csv"
@@ -29,11 +30,22 @@ TIME_AT_MAX_S = {
 }
 ACTIVITY = {"forward": 0.94, "backward": 1.0}  # share of the dynamic power that the kernels cause
 
+BLOCKING_POWER_W = 75.0
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
 HEADER = f"""\
 # Built-in example profile of Perseus: MODELLED, not measured. Made by tools/make_example_profile.py, which says how.
-# Four stages on a GPU with the clocks of an A100 (1410 to 705 MHz); the last stage also holds the language model head.
-# time = t0 * (m + (1 - m) * f_max / f); power = {STATIC_W:g} W + a * {DYNAMIC_W:g} W * (V / V_max)^2 * f / f_max;
-# blocking power 75 W. Columns: frequency in MHz, time in s, energy of one GPU in J.
+# Four stages on a GPU with the clocks of an A100 ({max(CLOCKS_MHZ)} to {min(CLOCKS_MHZ)} MHz); the last stage also
+# holds the language model head.
+# time = t0 * (m + (1 - m) * f_max / f), with m = {_listed(MEMORY_SHARE.values())} (forward, backward);
+# t0 = {_listed(TIME_AT_MAX_S["forward"])} s (forward, by stage), {_listed(TIME_AT_MAX_S["backward"])} s (backward).
+# power = {STATIC_W:g} W + a * {DYNAMIC_W:g} W * (V / V_max)^2 * f / f_max, with a = {_listed(ACTIVITY.values())};
+# V / V_max falls linearly from 1 at f_max to {VOLTAGE_FLOOR:g} at {FLOOR_CLOCK_MHZ:g} MHz and no further.
+# Blocking power {BLOCKING_POWER_W:g} W. Columns: frequency in MHz, time in s, energy of one GPU in J.
 """
 
 

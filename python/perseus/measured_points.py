@@ -148,7 +148,9 @@ def _check_complete(
         )
     measured = np.zeros((num_stages, len(kinds)), dtype=bool)
     measured[stage, kind] = True
-    for number in np.argsort(measured.sum(axis=0), kind="stable"):  # a kind of few stages may be a misspelt one
+    num_with = measured.sum(axis=0).tolist()
+    # A kind of few stages, or of no known name, may be a misspelt one: that is told first.
+    for number in sorted(range(len(kinds)), key=lambda number: (num_with[number], kinds[number] in _KINDS)):
         missing = np.flatnonzero(~measured[:, number])
         if missing.size:
             row = int(np.flatnonzero(kind == number)[0])

@@ -103,7 +103,9 @@ def _read_text(path: Path) -> str:
             f"{path} is not UTF-8 text (byte {error.start} is 0x{error.object[error.start]:02x}); save it as UTF-8."
         ) from None
     except OSError as error:
-        raise ProfileError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise ProfileError(
+            f"{path} cannot be read: {error.strerror or error}; pass the path of a CSV file that you may read."
+        ) from error
     if "\0" in text:
         raise ProfileError(f"{path} has zero bytes, so it is binary or UTF-16, not UTF-8 text; save it as UTF-8.")
     return text
@@ -111,12 +113,15 @@ def _read_text(path: Path) -> str:
 
 def _find_header(line: str, known_columns: Collection[str]) -> tuple[str, list[str]]:
     """Return the separator by which a line has most of the known columns, or else most columns; and the columns."""
-    begin = line[:10_000]  # csv refuses very long values
-    headers = {
-        separator: [name.strip() for name in next(csv.reader([begin], delimiter=separator, skipinitialspace=True), [])]
-        for separator in _SEPARATORS
-    }
+    headers = {separator: _split_header(line, separator) for separator in _SEPARATORS}
     return max(headers.items(), key=lambda item: (sum(name.lower() in known_columns for name in item[1]), len(item[1])))
+
+
+def _split_header(line: str, separator: str) -> list[str]:
+    try:
+        return [name.strip() for name in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
+    except csv.Error:  # a name of more than 128 KiB: this is not the separator
+        return [line[:40]]
 
 
 def _split_plain(file: MeasurementFile) -> tuple[list[int], list[list[str]]]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 REQUIRED_COLUMNS: Final = ("stage", "instruction", "time", "energy")
 _COLUMN_ALIASES: Final = {"kind": "instruction"}
+LARGEST: Final = 1e100
+"""Largest time (s), energy (J) or power (W); 1 / LARGEST is the smallest above 0. Their products stay finite."""
+
 _NOT_NUMBERS: Final = (bool, np.bool_, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
@@ -92,13 +95,13 @@ class MeasurementTable:
         return numbers
 
     def positive(self, name: str, unit: str) -> NDArray[np.float64]:
-        """Return a column as finite numbers above 0."""
+        """Return a column as numbers above 0, not beyond what can be computed with."""
         numbers = self.numbers(name)
-        bad = np.flatnonzero(numbers <= 0.0)
+        bad = np.flatnonzero((numbers < 1.0 / LARGEST) | (numbers > LARGEST))
         if bad.size:
-            self.fail(
-                int(bad[0]), f"{name} is {numbers[bad[0]]:g} {unit}; it must be above 0. Measure the point again."
-            )
+            value = numbers[bad[0]]
+            rule = f"from {1.0 / LARGEST:g} to {LARGEST:g}. Check its unit" if value > 0.0 else "above 0. Measure again"
+            self.fail(int(bad[0]), f"{name} is {value:g} {unit}; it must be {rule}, or remove the point.")
         return numbers
 
     def texts(self, name: str) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from perseus.curves import Curve, effective_curve
 from perseus.errors import ProfileError
 from perseus.measured_points import Duplicates, measured_points, shortest
-from perseus.measurement_table import ProfileSource, read_table
+from perseus.measurement_table import LARGEST, ProfileSource, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,7 +194,7 @@ def read_profiles(
         Path of a CSV file, a data frame, or a mapping from column names to arrays. Columns: ``stage`` (0, 1, ...),
         ``instruction`` or ``kind`` (forward, backward, input_grad, weight_grad, recompute, or their first letters),
         ``time`` (s), ``energy`` (J, of one GPU), and one or more knobs: ``frequency`` (MHz) and any other column.
-        Files may have a byte order mark, CRLF, tabs or semicolons, decimal commas between semicolons, comments (#).
+        Files may have a byte order mark, CRLF, tabs or semicolons, and then decimal commas, and comments (#).
     blocking_power_w:
         Power (W) that a GPU draws while it waits: one number, or stage to number.
     duplicates:
@@ -241,9 +241,9 @@ def _power(value: object, name: str) -> float:
         power_w = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         power_w = math.nan
-    if not (math.isfinite(power_w) and power_w >= 0.0):
+    if not 0.0 <= power_w <= LARGEST:
         raise ProfileError(
-            f"{name} is {reprlib.repr(value)}; it must be a number of watts, 0 or more, or a mapping from stages to "
-            "such numbers. Measure a waiting GPU's power."
+            f"{name} is {reprlib.repr(value)}; it must be a number of watts, 0 or more (to {LARGEST:g}), or a mapping "
+            "from stages to such numbers. Measure a waiting GPU's power."
         )
     return power_w
