@@ -56,7 +56,7 @@ def compare(gpu: str, num_microbatches: int, every: int) -> None:
                 continue
             clocks = [graph.nodes[number]["op"].assigned_knob for number in range(dag.num_operations)]
             time_s, effective_j = realized(dag, profiles, clocks)
-            plan = frontier.plan_at(time_s)
+            plan = frontier.plan_at(time_s * (1.0 + 1e-12))  # a sum of doubles: not a last bit less
             waits_j = frontier.blocking_power_w * (time_s - plan.time_s)
             bound_j = frontier.energy_at(time_s)
             deadlines_s.append(time_s)

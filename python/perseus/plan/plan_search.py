@@ -34,7 +34,7 @@ _NUM_PAIRS: Final = 6
 _NUM_FINALISTS: Final = 3
 _NUM_REFINEMENTS: Final = 8
 # The search ends at this distance from the bound, relative to the energy of the pipeline.
-_GAP_ENOUGH: Final = 1e-5
+_GAP_ENOUGH: Final = 1e-6
 
 
 class PlanSearch:
