@@ -31,7 +31,7 @@ _OFFSETS: Final = (0.001, -0.001, 0.002, -0.002, 0.003, -0.003, 0.004, 0.006, -0
 _NUM_ANCHORS: Final = 200
 _ANCHORS_AROUND: Final = 20  # to each side
 _NUM_PAIRS: Final = 6
-_NUM_FINALISTS: Final = 3
+_NUM_FINALISTS: Final = 8
 _NUM_REFINEMENTS: Final = 8
 # The search ends at this distance from the bound, relative to the energy of the pipeline.
 _GAP_ENOUGH: Final = 1e-6
@@ -103,7 +103,8 @@ class PlanSearch:
             for part in parts:
                 spliced = space.splice(shorter.choices, longer.choices, part, deadline_s, options)
                 yield self._planner.checked(spliced, deadline_s)
-        for choices in sorted(found, key=_energy_j)[:_NUM_FINALISTS]:
+        distinct = {choices.effective_energy_j: choices for choices in found}
+        for _, choices in sorted(distinct.items())[:_NUM_FINALISTS]:
             yield from self._refined(choices, deadline_s)
 
     def _refined(self, choices: Choices, deadline_s: float) -> Iterator[Choices]:
