@@ -31,7 +31,9 @@ _OFFSETS: Final = (0.001, -0.001, 0.002, -0.002, 0.003, -0.003, 0.004, 0.006, -0
 _NUM_ANCHORS: Final = 200
 _ANCHORS_AROUND: Final = 20  # to each side
 _NUM_PAIRS: Final = 6
-_NUM_FINALISTS: Final = 8
+# Plans that are refined: fewer in large pipelines, where each takes long and splices are fine already.
+_NUM_FINALISTS: Final = {"small": 8, "large": 3}
+_LARGE_OPERATIONS: Final = 500
 _NUM_REFINEMENTS: Final = 8
 # The search ends at this distance from the bound, relative to the energy of the pipeline.
 _GAP_ENOUGH: Final = 1e-6
@@ -104,7 +106,8 @@ class PlanSearch:
                 spliced = space.splice(shorter.choices, longer.choices, part, deadline_s, options)
                 yield self._planner.checked(spliced, deadline_s)
         distinct = {choices.effective_energy_j: choices for choices in found}
-        for _, choices in sorted(distinct.items())[:_NUM_FINALISTS]:
+        size = "large" if self._planner.dag.num_operations > _LARGE_OPERATIONS else "small"
+        for _, choices in sorted(distinct.items())[: _NUM_FINALISTS[size]]:
             yield from self._refined(choices, deadline_s)
 
     def _refined(self, choices: Choices, deadline_s: float) -> Iterator[Choices]:
