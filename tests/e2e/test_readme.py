@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import perseus
 from perseus.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -25,16 +26,20 @@ def perseus_commands() -> list[list[str]]:
     return [step[1:] for step in words if step and Path(step[0]).name == "perseus"]
 
 
-@pytest.mark.parametrize(
-    ("block", "files"),
-    list(zip(blocks("python"), (("plan.json", "freqs_pipeline.py"), ("trials.sqlite",)), strict=True)),
-)
-def test_python_blocks_run(block: str, files: tuple[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_python(block: str) -> dict[str, object]:
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(block, "README.md", "exec"), namespace)
+    return namespace
+
+
+def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PERSEUS_RECURRING_STORE", str(tmp_path / "trials.sqlite"))
-    exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
-    for file in files:
-        assert (tmp_path / file).is_file()
+    solving, recurring = blocks("python")
+    run_python(solving)
+    assert (tmp_path / "plan.json").is_file()
+    assert (tmp_path / "freqs_pipeline.py").is_file()
+    assert isinstance(run_python(recurring)["job"], perseus.recurring.Job)
 
 
 def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
