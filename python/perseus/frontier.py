@@ -6,7 +6,6 @@ import csv
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from perseus.errors import InfeasibleTimeError, PlanError
 from perseus.plan import FrequencyPlan, make_plan
 from perseus.plan.blocking import rank_powers_w
+from perseus.replacement import replacement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -163,16 +163,10 @@ class Frontier:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["iteration_time_s", "energy_j"])
-                writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacement(path) as file:
+            writer = csv.writer(file)
+            writer.writerow(["iteration_time_s", "energy_j"])
+            writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
 
     def __len__(self) -> int:
         """Return the number of breakpoints."""
