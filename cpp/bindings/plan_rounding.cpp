@@ -1,27 +1,15 @@
 // perseus._native: rounding of continuous durations to profiled choices. Only transcribes: no logic.
 #include "perseus/plan_rounding.hpp"
 
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+
+#include "arrays.hpp"
 
 namespace py = pybind11;
 
 namespace perseus {
 
 namespace {
-
-template <class T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-template <class T>
-std::span<const T> view(const Array<T>& array) {
-  return {array.data(), static_cast<std::size_t>(array.size())};
-}
-
-template <class T>
-py::array_t<T> copied(const std::vector<T>& values) {
-  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
-}
 
 PlanSpace make_space(const Array<std::int64_t>& menu_offsets, const Array<double>& choice_times_s,
                      const Array<double>& choice_energies_j, const Array<std::int32_t>& menu_of,

@@ -2,31 +2,19 @@
 #include "perseus/tradeoff_solver.hpp"
 
 #include <pybind11/functional.h>
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
 #include <exception>
 #include <optional>
 #include <string>
 
+#include "arrays.hpp"
+
 namespace py = pybind11;
 
 namespace perseus {
 
 namespace {
-
-template <class T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-template <class T>
-std::span<const T> view(const Array<T>& array) {
-  return {array.data(), static_cast<std::size_t>(array.size())};
-}
-
-template <class T>
-py::array_t<T> copied(const std::vector<T>& values) {
-  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
-}
 
 // Runs the caller's progress function and Python's signal handlers with the GIL held; an exception from either stops
 // the solve and is raised again afterwards, from the calling thread.

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from perseus.plan.plan_search import PlanSearch
 from perseus.plan.planner import Planner
 from perseus.plan.series import PlanSeries
 from perseus.plan.switching import SwitchAwarePlan, Switching, switch_aware_plan
+from perseus.replacement import replacement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -293,16 +293,10 @@ class Frontier:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the breakpoints: columns ``iteration_time_s`` and ``energy_j``, shortest time first."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["iteration_time_s", "energy_j"])
-                writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacement(path) as file:
+            writer = csv.writer(file)
+            writer.writerow(["iteration_time_s", "energy_j"])
+            writer.writerows(zip(self.times_s.tolist(), self.energies_j.tolist(), strict=True))
 
     def __len__(self) -> int:
         """Return the number of breakpoints."""

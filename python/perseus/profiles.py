@@ -20,6 +20,7 @@ from perseus.curves import Curve, effective_curve
 from perseus.errors import ProfileError
 from perseus.measured_points import Duplicates, measured_points, shortest
 from perseus.measurement_table import LARGEST, ProfileSource, read_table
+from perseus.replacement import replacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,19 +146,13 @@ class Profiles:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the points with the columns that `read_profiles` reads; numbers are kept exactly."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["stage", "instruction", *self.knob_names, "time", "energy"])
-                for (stage, kind), measured in self._operations.items():
-                    knobs = (map(shortest, measured.knobs[name].tolist()) for name in self.knob_names)
-                    points = zip(*knobs, measured.times_s.tolist(), measured.energies_j.tolist(), strict=True)
-                    writer.writerows([stage, kind, *point] for point in points)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacement(path) as file:
+            writer = csv.writer(file)
+            writer.writerow(["stage", "instruction", *self.knob_names, "time", "energy"])
+            for (stage, kind), measured in self._operations.items():
+                knobs = (map(shortest, measured.knobs[name].tolist()) for name in self.knob_names)
+                points = zip(*knobs, measured.times_s.tolist(), measured.energies_j.tolist(), strict=True)
+                writer.writerows([stage, kind, *point] for point in points)
 
     def __repr__(self) -> str:
         points = sum(len(measured) for measured in self._operations.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -143,6 +143,22 @@ def _solve_any(
     return solution, steady
 
 
+def _statistics(solution: _native.TradeoffSolution, steady: SteadyState | None) -> dict[str, Any]:
+    return {
+        "phases": solution.phases,
+        "rounds": solution.rounds,
+        "certified": solution.certificates == len(solution.times_s),
+        "spliced_from_microbatches": None if steady is None else steady.small.num_microbatches,
+        "nodes": solution.nodes,
+        "arcs": solution.arcs,
+        "time_quantum_s": 10.0**-solution.time_quantum_exponent,
+        "slope_unit_w": solution.slope_unit_w,
+        "flow_bits": solution.flow_bits,
+        "duration_changes": solution.duration_changes,
+        "memory_bytes": solution.memory_bytes,
+    }
+
+
 def solve_frontier(
     dag: PipelineDag,
     profiles: Profiles,
@@ -194,19 +210,8 @@ def solve_frontier(
     settings = _Settings(_max_flow_method(max_flow), certify, 0.0, report)
     started_s = time.perf_counter()
     solution, steady = _solve_any(dag, profiles, settings, splice)
-    statistics = {
+    statistics = _statistics(solution, steady) | {
         "max_flow": max_flow,
-        "phases": solution.phases,
-        "rounds": solution.rounds,
-        "certified": certify and solution.certificates == len(solution.times_s),
-        "spliced_from_microbatches": None if steady is None else steady.small.num_microbatches,
-        "nodes": solution.nodes,
-        "arcs": solution.arcs,
-        "time_quantum_s": 10.0**-solution.time_quantum_exponent,
-        "slope_unit_w": solution.slope_unit_w,
-        "flow_bits": solution.flow_bits,
-        "duration_changes": solution.duration_changes,
-        "memory_bytes": solution.memory_bytes,
         "solve_time_s": time.perf_counter() - started_s,
     }
     return Frontier(dag=dag, profiles=profiles, solution=solution, steady=steady, statistics=statistics)

@@ -17,6 +17,7 @@ PACKAGE = Path(perseus.__file__).parent
 # Left to right: a module imports only what stands left of it (docs and DESIGN's data flow).
 METHOD = (
     "errors",
+    "replacement",
     "measurement_file",
     "measurement_table",
     "measured_points",

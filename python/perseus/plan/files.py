@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from perseus.replacement import replacement
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> None:
     """Write text beside the path, then move it there."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacement(path) as file:
+        file.write(text)
