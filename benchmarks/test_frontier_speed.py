@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -93,9 +94,10 @@ def test_jittered(benchmark: BenchmarkFixture, profiles: perseus.Profiles) -> No
     assert np.all(np.diff(frontier.energies_j - frontier.blocking_power_w * frontier.times_s) < 0)
 
 
-def test_plan(benchmark: BenchmarkFixture, profiles: perseus.Profiles) -> None:
+@pytest.mark.parametrize("effort", ["fast", "best"])
+def test_plan(benchmark: BenchmarkFixture, profiles: perseus.Profiles, effort: Literal["fast", "best"]) -> None:
     """One plan of 1,536 operations at the shortest iteration time."""
     frontier = perseus.solve_frontier(pipeline(96), profiles)
-    plan = benchmark(lambda: frontier.plan_at(frontier.min_time_s))
+    plan = benchmark(lambda: frontier.plan_at(frontier.min_time_s, effort=effort))
     assert plan.time_s <= frontier.min_time_s
     assert plan.gap < 0.0025
