@@ -1,19 +1,41 @@
-"""The least energy of one iteration time as a linear program, solved by HiGHS.
+"""The least energy of one iteration time as a linear program, solved by HiGHS and enclosed by exact bounds.
 
-Shares nothing with the solver: it reads the measured points, makes its own hulls, and knows no flow and no frontier.
-Variables: a start time for each operation, and for each segment of its hull how far the duration reaches into it. By
-convexity the segments fill in the right order by themselves.
+Shares nothing with the solver: it reads the measured points, makes its own hulls, and knows no frontier and no maximum
+flow. Variables: the deadline, a start time for each operation, and for each segment of its hull how far the duration
+reaches into it. By convexity the segments fill in the right order by themselves.
+
+HiGHS works in doubles with absolute tolerances, which says little where magnitudes are mixed. So its answer is only a
+hint, from which `bounds_at` makes two numbers in integer arithmetic that no tolerance enters:
+
+- an upper bound: its start times, moved to the nearest ones that keep every precedence and the deadline exactly;
+- a lower bound: its multipliers, made to conserve flow exactly. For any such flow f of value F, weak duality gives
+  sum over operations of min over hull vertices (energy + f * time) + sum over edges f * latency - F * deadline.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
 
 import highspy
 import numpy as np
 
 import perseus
+
+# Scaled times are whole multiples of 2^-TIME_BITS, multipliers of 2^-FLOW_BITS, and energies of the product.
+TIME_BITS = 100
+FLOW_BITS = 60
+ENERGY_BITS = TIME_BITS + FLOW_BITS
+
+
+class Bounds(NamedTuple):
+    """Two numbers (J) between which the least energy lies."""
+
+    lower_j: float
+    upper_j: float
 
 
 def lower_hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -29,14 +51,24 @@ def lower_hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
         hull.append((time, energy))
 
 
+def power_of_two(size: float) -> float:
+    """Return the power of two next to a size, by which floats can be divided without rounding."""
+    return 2.0 ** round(math.log2(size)) if size > 0.0 else 1.0
+
+
+def whole(value: float, bits: int) -> int:
+    """Return a number in units of 2^-bits; exact unless it needs finer ones."""
+    return int(Fraction(value) * 2**bits)
+
+
 @dataclass
 class Instance:
-    """An instance in units of its own size, so that HiGHS works on numbers around 1."""
+    """An instance in units of about its own size, so that HiGHS works on numbers around 1."""
 
     hulls: list[list[tuple[float, float]]]  # per operation: times over time_unit, energies over energy_unit
     edges: np.ndarray
     latency: np.ndarray
-    time_unit: float
+    time_unit: float  # a power of two, as is energy_unit
     energy_unit: float
     power_w: float  # of all ranks together
 
@@ -55,8 +87,8 @@ class Instance:
                 cache[op.stage, op.kind] = lower_hull([(t, e - power * t) for t, e in pairs])
             hulls_s.append(cache[op.stage, op.kind])
         ranks = {op.rank: profiles.blocking_power_w[op.stage] for op in dag.operations}
-        time_unit = max(max(hull[-1][0] for hull in hulls_s), float(dag.latency_s.max(initial=0.0))) or 1.0
-        energy_unit = max(hull[0][1] - hull[-1][1] for hull in hulls_s) or 1.0
+        time_unit = power_of_two(max(max(hull[-1][0] for hull in hulls_s), float(dag.latency_s.max(initial=0.0))))
+        energy_unit = power_of_two(max(hull[0][1] - hull[-1][1] for hull in hulls_s))
         return cls(
             hulls=[[(t / time_unit, e / energy_unit) for t, e in hull] for hull in hulls_s],
             edges=dag.edges,
@@ -66,27 +98,99 @@ class Instance:
             power_w=sum(ranks.values()),
         )
 
-    def makespan(self, vertex: int) -> float:
-        """Return the longest path (s) with every operation at hull vertex 0 or -1, by Bellman-Ford."""
-        duration = np.array([hull[vertex][0] for hull in self.hulls])
-        start = np.zeros(len(self.hulls))
-        for _ in range(len(self.hulls)):
-            before = start.copy()
-            if len(self.edges):
-                np.maximum.at(start, self.edges[:, 1], (start + duration)[self.edges[:, 0]] + self.latency)
-            if (before == start).all():
-                break
-        return float((start + duration).max()) * self.time_unit
+
+class Network:
+    """An instance in whole numbers: precedence and the two bounds."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.hulls = [[(whole(t, TIME_BITS), whole(e, ENERGY_BITS)) for t, e in hull] for hull in instance.hulls]
+        self.edges: list[tuple[int, int]] = [(i, j) for i, j in instance.edges.tolist()]
+        self.latency = [whole(latency, TIME_BITS) for latency in instance.latency.tolist()]
+        self.incoming: list[list[int]] = [[] for _ in self.hulls]
+        self.outgoing: list[list[int]] = [[] for _ in self.hulls]
+        for edge, (i, j) in enumerate(self.edges):
+            self.outgoing[i].append(edge)
+            self.incoming[j].append(edge)
+        self.order = self._order()
+
+    def _order(self) -> list[int]:
+        waiting = [len(edges) for edges in self.incoming]
+        order = [i for i, count in enumerate(waiting) if count == 0]
+        for i in order:  # grows while it is read
+            for edge in self.outgoing[i]:
+                j = self.edges[edge][1]
+                waiting[j] -= 1
+                if waiting[j] == 0:
+                    order.append(j)
+        return order
+
+    def makespan(self, vertex: int) -> int:
+        """Return the longest path with every operation at hull vertex 0 or -1."""
+        duration = [hull[vertex][0] for hull in self.hulls]
+        start = self._pushed_later([0] * len(self.hulls), duration)
+        return max(s + d for s, d in zip(start, duration, strict=True))
+
+    def _pushed_later(self, start: list[int], duration: list[int]) -> list[int]:
+        start = list(start)
+        for i in self.order:
+            for edge in self.outgoing[i]:
+                j = self.edges[edge][1]
+                start[j] = max(start[j], start[i] + duration[i] + self.latency[edge])
+        return start
+
+    def _latest_end(self, i: int, start: list[int], deadline: int) -> int:
+        return min([deadline, *(start[self.edges[edge][1]] - self.latency[edge] for edge in self.outgoing[i])])
+
+    def upper_bound(self, start: list[int], deadline: int) -> int:
+        """Return the energy of a feasible solution near the given start times; the deadline must be possible."""
+        fastest = [hull[0][0] for hull in self.hulls]
+        start = self._pushed_later([max(0, s) for s in start], fastest)
+        latest = [0] * len(self.hulls)
+        for i in reversed(self.order):
+            latest[i] = self._latest_end(i, latest, deadline) - fastest[i]
+            assert latest[i] >= 0, "the deadline is below the shortest makespan"
+            start[i] = min(start[i], latest[i])
+        return sum(
+            energy_at(hull, self._latest_end(i, start, deadline) - start[i]) for i, hull in enumerate(self.hulls)
+        )
+
+    def conserving(self, edge_flow: list[int], end_flow: list[int]) -> tuple[list[int], list[int]]:
+        """Return flows near the given ones that are conserved in each operation: per edge, and through each."""
+        edge_flow, through = list(edge_flow), [0] * len(self.hulls)
+        for i in reversed(self.order):
+            # What leaves an operation came in by its edges, in proportion to their hints, or else from the start.
+            through[i] = end_flow[i] + sum(edge_flow[edge] for edge in self.outgoing[i])
+            left, total = through[i], sum(edge_flow[edge] for edge in self.incoming[i])
+            for edge in self.incoming[i]:
+                hint = edge_flow[edge]
+                edge_flow[edge] = left * hint // total if total > 0 else 0
+                left, total = left - edge_flow[edge], total - hint
+        return edge_flow, through
+
+    def dual_constant(self, edge_flow: list[int], through: list[int]) -> int:
+        """Return the lower bound of a conserved flow for a deadline of 0."""
+        least = sum(min(e + f * t for t, e in hull) for hull, f in zip(self.hulls, through, strict=True))
+        return least + sum(f * latency for f, latency in zip(edge_flow, self.latency, strict=True))
+
+
+def energy_at(hull: list[tuple[int, int]], duration: int) -> int:
+    """Return the energy of a duration on a hull, rounded up."""
+    assert duration >= hull[0][0]
+    for (t0, e0), (t1, e1) in itertools.pairwise(hull):
+        if duration <= t1:
+            return -((-e0 * (t1 - t0) - (e1 - e0) * (duration - t0)) // (t1 - t0))
+    return hull[-1][1]
 
 
 class LinearProgram:
-    """The LP of an instance; `energy_at` solves it for one deadline, warm from the last."""
+    """The LP of an instance, solved for one deadline after the other, each warm from the last."""
 
     def __init__(self, dag: perseus.PipelineDag, profiles: perseus.Profiles) -> None:
         self.instance = Instance.of(dag, profiles)
-        self.shortest_s = self.instance.makespan(0)
-        self.longest_s = self.instance.makespan(-1)
-        self._num_ends = len(self.instance.hulls)
+        self.network = Network(self.instance)
+        self._shortest, self._longest = self.network.makespan(0), self.network.makespan(-1)
+        self.shortest_s = self._seconds(self._shortest)
+        self.longest_s = self._seconds(self._longest)
         self._highs = highspy.Highs()
         self._highs.setOptionValue("output_flag", False)
         self._highs.setOptionValue("threads", 1)
@@ -95,42 +199,86 @@ class LinearProgram:
         self._fixed_energy = sum(hull[0][1] for hull in self.instance.hulls)
         self._build()
 
+    def _seconds(self, duration: int) -> float:
+        """Return a time as the next float that is not below it."""
+        seconds = float(Fraction(duration, 2**TIME_BITS))
+        seconds = math.nextafter(seconds, math.inf) if Fraction(seconds) * 2**TIME_BITS < duration else seconds
+        return seconds * self.instance.time_unit
+
     def _build(self) -> None:
-        hulls = self.instance.hulls
+        """Columns: deadline, start times, segments. Rows: an edge each, then the end of each last operation."""
+        hulls, infinity = self.instance.hulls, highspy.kHighsInf
         n = len(hulls)
-        lower, upper, cost = [0.0] * n, [highspy.kHighsInf] * n, [0.0] * n
-        segments: list[list[int]] = []
+        upper, cost = [infinity] * (n + 1), [0.0] * (n + 1)
+        self._segments: list[list[int]] = []
         for hull in hulls:
-            mine = []
+            self._segments.append(list(range(len(cost), len(cost) + len(hull) - 1)))
             for (t0, e0), (t1, e1) in itertools.pairwise(hull):
-                mine.append(len(cost))
-                lower.append(0.0)
                 upper.append(t1 - t0)
                 cost.append((e1 - e0) / (t1 - t0))
-            segments.append(mine)
-        self._highs.addVars(len(cost), np.array(lower), np.array(upper))
+        self._highs.addVars(len(cost), np.zeros(len(cost)), np.array(upper))
         self._highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), np.array(cost))
-        for (i, j), latency in zip(self.instance.edges.tolist(), self.instance.latency.tolist(), strict=True):
-            # start_j - start_i - sum of i's segments >= fastest_i + latency
-            columns = [j, i, *segments[i]]
-            values = [1.0, -1.0] + [-1.0] * len(segments[i])
-            bound = hulls[i][0][0] + latency
-            self._highs.addRow(bound, highspy.kHighsInf, len(columns), np.array(columns), np.array(values))
-        self._deadline_rows = []
-        for i, hull in enumerate(hulls):
-            columns = [i, *segments[i]]
-            self._deadline_rows.append((self._highs.getNumRow(), hull[0][0]))
-            self._highs.addRow(-highspy.kHighsInf, 0.0, len(columns), np.array(columns), np.ones(len(columns)))
+        for (i, j), latency in zip(self.network.edges, self.instance.latency.tolist(), strict=True):
+            self._add_precedence(i, 1 + j, latency)
+        self._last = [i for i in range(n) if not self.network.outgoing[i]]
+        for i in self._last:
+            self._add_precedence(i, 0, 0.0)
 
-    def effective_energy_at(self, time_s: float) -> float:
-        """Return the least sum of effective energies, J."""
-        deadline = time_s / self.instance.time_unit
-        for row, fastest in self._deadline_rows:
-            self._highs.changeRowBounds(row, -highspy.kHighsInf, deadline - fastest)
+    def _add_precedence(self, i: int, later: int, latency: float) -> None:
+        """Add the row: column `later` - start_i - segments_i >= fastest_i + latency."""
+        columns = [later, 1 + i, *self._segments[i]]
+        values = [1.0] + [-1.0] * (len(columns) - 1)
+        bound = self.instance.hulls[i][0][0] + latency
+        self._highs.addRow(bound, highspy.kHighsInf, len(columns), np.array(columns), np.array(values))
+
+    def _run(self) -> None:
         self._highs.run()
         assert self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal, self._highs.getModelStatus()
+
+    def _flows(self) -> tuple[list[int], list[int]]:
+        """Return HiGHS's multipliers as a conserved flow: per edge, and through each operation."""
+        dual = [max(0, whole(value, FLOW_BITS)) for value in self._highs.getSolution().row_dual]
+        end_flow = [0] * len(self.network.hulls)
+        for i, flow in zip(self._last, dual[len(self.network.edges) :], strict=True):
+            end_flow[i] = flow
+        return self.network.conserving(dual[: len(self.network.edges)], end_flow)
+
+    def _joules(self, energy: int) -> float:
+        return float(Fraction(energy, 2**ENERGY_BITS)) * self.instance.energy_unit
+
+    def effective_energy_at(self, time_s: float) -> float:
+        """Return the least sum of effective energies (J), as HiGHS has it."""
+        deadline = time_s / self.instance.time_unit
+        self._highs.changeColBounds(0, deadline, deadline)
+        self._run()
         return float(self._highs.getObjectiveValue() + self._fixed_energy) * self.instance.energy_unit
 
     def energy_at(self, time_s: float) -> float:
-        """Return the least energy of the pipeline until ``time_s``, J."""
+        """Return the least energy of the pipeline until ``time_s`` (J), as HiGHS has it."""
         return self.effective_energy_at(time_s) + self.instance.power_w * time_s
+
+    def bounds_at(self, time_s: float) -> Bounds:
+        """Return exact bounds of the least sum of effective energies."""
+        self.effective_energy_at(time_s)
+        deadline = max(whole(time_s / self.instance.time_unit, TIME_BITS), self._shortest)
+        columns = self._highs.getSolution().col_value
+        start = [whole(value, TIME_BITS) for value in columns[1 : 1 + len(self.network.hulls)]]
+        edge_flow, through = self._flows()
+        value = sum(through[i] for i in self._last)
+        return Bounds(
+            self._joules(self.network.dual_constant(edge_flow, through) - value * deadline),
+            self._joules(self.network.upper_bound(start, deadline)),
+        )
+
+    def least_energy_bound(self) -> float:
+        """Return a lower bound of the energy of the pipeline (J) until any time at all; exact like those above."""
+        power = self.instance.power_w * self.instance.time_unit / self.instance.energy_unit
+        self._highs.changeColBounds(0, 0.0, self.longest_s / self.instance.time_unit)
+        self._highs.changeColCost(0, power)
+        self._run()
+        edge_flow, through = self._flows()
+        self._highs.changeColCost(0, 0.0)
+        # The bound is linear in the deadline, so least at one of its ends.
+        slope = whole(power, FLOW_BITS) - sum(through[i] for i in self._last)
+        end = self._shortest if slope >= 0 else self._longest
+        return self._joules(self.network.dual_constant(edge_flow, through) + slope * end)
