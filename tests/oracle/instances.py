@@ -60,7 +60,7 @@ def measured_points(draw: st.DrawFn) -> Points:
 
 @st.composite
 def profiles(draw: st.DrawFn, num_stages: int, time_unit: float, energy_unit: float, mixed: bool) -> perseus.Profiles:
-    """Profiles of all stages and kinds, each stage with its own blocking power; mixed: in magnitudes up to 10^6 apart."""
+    """Profiles of all stages and kinds, each stage with its own blocking power; mixed ones are up to 10^6 apart."""
     columns: dict[str, list[float | str]] = {name: [] for name in ("stage", "kind", "frequency", "time", "energy")}
     powers_w = {}
     for stage in range(num_stages):
