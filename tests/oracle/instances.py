@@ -89,7 +89,7 @@ def edges(draw: st.DrawFn, n: int, shape: str) -> list[tuple[int, int]]:
         "two chains": [(i, i + 2) for i in range(n - 2)],
         "identical chains": [(i, i + width) for i in range(n - width)],
         "dense": [(i, j) for j in range(n) for i in range(max(0, j - 3), j)],
-    }[shape] + []
+    }[shape]
 
 
 @st.composite

@@ -29,6 +29,12 @@ import perseus
 TIME_BITS = 100
 FLOW_BITS = 60
 ENERGY_BITS = TIME_BITS + FLOW_BITS
+# The longest time in the units of HiGHS. The smaller it is, the more energy the absolute tolerance on times is worth on
+# steep curves; the larger it is, the more HiGHS is asked of doubles. The finer ones are for where the first fails.
+LONGEST_TIME = 2.0**6
+FINER_TIMES = (2.0**12, 2.0**18)
+# The bounds enclose the least energy to this share of what all operations' energies can vary by, or the oracle fails.
+PRECISION = 1e-9
 
 
 class Bounds(NamedTuple):
@@ -71,9 +77,12 @@ class Instance:
     time_unit: float  # a power of two, as is energy_unit
     energy_unit: float
     power_w: float  # of all ranks together
+    range_j: float  # how much all effective energies together can vary by
+    steepest_w: float  # how much they can vary by per second
+    size_j: float  # of the numbers whose differences are the effective energies
 
     @classmethod
-    def of(cls, dag: perseus.PipelineDag, profiles: perseus.Profiles) -> Instance:
+    def of(cls, dag: perseus.PipelineDag, profiles: perseus.Profiles, longest_time: float) -> Instance:
         hulls_s: list[list[tuple[float, float]]] = []
         cache: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for i, op in enumerate(dag.operations):
@@ -87,8 +96,9 @@ class Instance:
                 cache[op.stage, op.kind] = lower_hull([(t, e - power * t) for t, e in pairs])
             hulls_s.append(cache[op.stage, op.kind])
         ranks = {op.rank: profiles.blocking_power_w[op.stage] for op in dag.operations}
-        time_unit = power_of_two(max(max(hull[-1][0] for hull in hulls_s), float(dag.latency_s.max(initial=0.0))))
-        energy_unit = power_of_two(max(hull[0][1] - hull[-1][1] for hull in hulls_s))
+        longest_s = max(max(hull[-1][0] for hull in hulls_s), float(dag.latency_s.max(initial=0.0)))
+        time_unit = power_of_two(longest_s / longest_time)
+        energy_unit = power_of_two(max(h[0][1] - h[-1][1] for h in hulls_s) or max(abs(h[0][1]) for h in hulls_s))
         return cls(
             hulls=[[(t / time_unit, e / energy_unit) for t, e in hull] for hull in hulls_s],
             edges=dag.edges,
@@ -96,6 +106,12 @@ class Instance:
             time_unit=time_unit,
             energy_unit=energy_unit,
             power_w=sum(ranks.values()),
+            range_j=sum(hull[0][1] - hull[-1][1] for hull in hulls_s),
+            steepest_w=sum((h[0][1] - h[1][1]) / (h[1][0] - h[0][0]) for h in hulls_s if len(h) > 1),
+            size_j=sum(
+                abs(hull[0][1]) + abs(hull[-1][1]) + 2 * profiles.blocking_power_w[op.stage] * hull[-1][0]
+                for op, hull in zip(dag.operations, hulls_s, strict=True)
+            ),
         )
 
 
@@ -185,8 +201,11 @@ def energy_at(hull: list[tuple[int, int]], duration: int) -> int:
 class LinearProgram:
     """The LP of an instance, solved for one deadline after the other, each warm from the last."""
 
-    def __init__(self, dag: perseus.PipelineDag, profiles: perseus.Profiles) -> None:
-        self.instance = Instance.of(dag, profiles)
+    def __init__(
+        self, dag: perseus.PipelineDag, profiles: perseus.Profiles, longest_time: float = LONGEST_TIME
+    ) -> None:
+        self.instance = Instance.of(dag, profiles, longest_time)
+        self._source = dag, profiles
         self.network = Network(self.instance)
         self._shortest, self._longest = self.network.makespan(0), self.network.makespan(-1)
         self.shortest_s = self._seconds(self._shortest)
@@ -259,16 +278,29 @@ class LinearProgram:
 
     def bounds_at(self, time_s: float) -> Bounds:
         """Return exact bounds of the least sum of effective energies."""
+        bounds = self._bounds_at(time_s)
+        instance = self.instance
+        resolution_j = 2.0**-50 * time_s * instance.steepest_w  # what the last bits of a time are worth
+        precision_j = PRECISION * instance.range_j + 1e-15 * instance.size_j + resolution_j
+        for longest_time in FINER_TIMES:
+            if bounds.upper_j - bounds.lower_j > precision_j:
+                finer = LinearProgram(*self._source, longest_time)._bounds_at(time_s)
+                bounds = Bounds(max(bounds.lower_j, finer.lower_j), min(bounds.upper_j, finer.upper_j))
+        assert bounds.upper_j - bounds.lower_j <= precision_j, f"HiGHS's answer is not precise enough: {bounds}"
+        return bounds
+
+    def _bounds_at(self, time_s: float) -> Bounds:
+        """Return the bounds that one solution of HiGHS gives."""
         self.effective_energy_at(time_s)
         deadline = max(whole(time_s / self.instance.time_unit, TIME_BITS), self._shortest)
         columns = self._highs.getSolution().col_value
         start = [whole(value, TIME_BITS) for value in columns[1 : 1 + len(self.network.hulls)]]
         edge_flow, through = self._flows()
         value = sum(through[i] for i in self._last)
-        return Bounds(
-            self._joules(self.network.dual_constant(edge_flow, through) - value * deadline),
-            self._joules(self.network.upper_bound(start, deadline)),
-        )
+        lower = self.network.dual_constant(edge_flow, through) - value * deadline
+        upper = self.network.upper_bound(start, deadline)
+        assert lower <= upper
+        return Bounds(self._joules(lower), self._joules(upper))
 
     def least_energy_bound(self) -> float:
         """Return a lower bound of the energy of the pipeline (J) until any time at all; exact like those above."""

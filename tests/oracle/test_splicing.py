@@ -84,6 +84,15 @@ def test_splicing_is_used(shared_data: Path) -> None:
     assert sum(used) >= 6
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("num_stages", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("num_microbatches", [1, 7, 41, 96, 150])
+def test_every_size(schedule: str, num_stages: int, num_microbatches: int) -> None:
+    dag = perseus.PipelineDag.from_schedule(schedule, num_stages=num_stages, num_microbatches=num_microbatches)
+    used = check_spliced(dag, random_profiles(10 * num_stages + num_microbatches, num_stages))
+    assert not (used and find_steady_state(dag) is None)
+
+
 # A profile whose small GPipe ends at a path of fastest operations that enters and leaves a slot at different places:
 # the large pipeline has no such path, and can be faster than repeating the slot says.
 TREACHEROUS_POINTS = [
@@ -114,19 +123,32 @@ def test_the_end_of_a_spliced_frontier_is_the_shortest_time(num_microbatches: in
     check_spliced(dag, profiles)
 
 
-def test_a_hundred_thousand_microbatches() -> None:
-    """The frontier is affine in the number of microbatches, breakpoint by breakpoint."""
-    profiles = random_profiles(4, 4)
-    frontiers = [
-        perseus.solve_frontier(perseus.PipelineDag.from_schedule("1f1b", num_stages=4, num_microbatches=m), profiles)
+@pytest.mark.parametrize("num_stages", [4, 8])
+def test_a_hundred_thousand_microbatches(num_stages: int) -> None:
+    check_affine(random_profiles(4, num_stages), num_stages)
+
+
+def test_a_hundred_thousand_microbatches_of_a_measured_profile(shared_data: Path) -> None:
+    path = shared_data / "sosp24" / "gpt3-175b_a100-sxm_pp8_tp8.csv"
+    check_affine(perseus.read_profiles(path, blocking_power_w=83.64), 8)
+
+
+def check_affine(profiles: perseus.Profiles, num_stages: int) -> None:
+    """Assert that the frontier is affine in the number of microbatches, breakpoint by breakpoint."""
+    low, middle, high = (
+        perseus.solve_frontier(
+            perseus.PipelineDag.from_schedule("1f1b", num_stages=num_stages, num_microbatches=m), profiles
+        )
         for m in (50_000, 75_000, 100_000)
-    ]
-    assert all(f.statistics["spliced_from_microbatches"] is not None for f in frontiers)
-    low, middle, high = frontiers
+    )
+    assert all(f.statistics["spliced_from_microbatches"] is not None for f in (low, middle, high))
+    assert all(f.statistics["certified"] for f in (low, middle, high))
     np.testing.assert_allclose(middle.times_s, (low.times_s + high.times_s) / 2, rtol=1e-9)
     np.testing.assert_allclose(middle.energies_j, (low.energies_j + high.energies_j) / 2, rtol=1e-9)
-    durations_s = high.durations_at(high.min_time_s)
-    assert high.dag.makespan_s(durations_s) == pytest.approx(high.min_time_s, rel=1e-9)
+    for time_s in (high.min_time_s, 0.5 * (high.min_time_s + high.max_time_s)):
+        durations_s = high.durations_at(time_s)
+        assert high.dag.makespan_s(durations_s) <= time_s * (1 + 1e-9)
+        assert cost_j(high.dag, profiles, durations_s, time_s) == pytest.approx(high.energy_at(time_s), rel=1e-9)
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
