@@ -6,7 +6,8 @@
 Both get the measured GPT-3 175B profile (A100, 8 stages, 1F1B) from $PERSEUS_SHARED_DATA or ../shared/data beside the
 repository, in one process on one machine. lowtime works as its authors use it: an exponential fitted to the effective
 energy of each operation, and steps of 1 ms. Its fits and its graph are prepared outside of the measured time; Perseus
-is measured from the arrays of the profile to the certified frontier.
+is measured from the arrays of the profile to the certified frontier. Fails if Perseus needs more than a thousandth of
+lowtime's CPU time, or if the energies disagree by more than the error of lowtime's fits.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ BLOCKING_POWER_W = 83.64
 STEP_S = 0.001
 # The worst residual of lowtime's fits on this profile is 2.8 % of an operation's effective energy.
 FIT_ERROR = 0.03
+LEAST_RATIO = 1000
 
 
 def read() -> perseus.Profiles:
@@ -104,6 +106,8 @@ def compare(num_microbatches: int, rounds: int) -> dict[str, object]:
     assert len(feasible) > 100
     assert (planned_j >= exact_j * (1 - FIT_ERROR)).all()
     assert (planned_j <= exact_j * (1 + FIT_ERROR)).all()
+    ratio = theirs / statistics.median(ours)
+    assert ratio >= LEAST_RATIO, f"only {ratio:.0f} times less CPU time"
     return {
         "num_microbatches": num_microbatches,
         "num_operations": dag.num_operations,
@@ -112,7 +116,7 @@ def compare(num_microbatches: int, rounds: int) -> dict[str, object]:
         "perseus_certified": frontier.statistics["certified"],
         "lowtime_cpu_s": theirs,
         "lowtime_points": len(points),
-        "ratio": theirs / statistics.median(ours),
+        "ratio": ratio,
     }
 
 

@@ -6,6 +6,7 @@ import csv
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,10 @@ def test_arrays(frontier: perseus.Frontier) -> None:
         frontier.times_s[0] = 0.0
     with pytest.raises(ValueError, match="read-only"):
         frontier.energies_j[0] = 0.0
+    for array in (frontier.times_s, frontier.energies_j):
+        assert array.flags.c_contiguous
+        assert np.isfinite(array).all()
+    assert frontier.blocking_power_w == 4 * 75.0
 
 
 def test_least_energy(frontier: perseus.Frontier) -> None:
@@ -85,7 +90,7 @@ def test_infeasible_time(frontier: perseus.Frontier, ask: str) -> None:
 
 @pytest.mark.parametrize("ask", ["energy_at", "durations_at", "plan_at"])
 def test_times_that_are_no_numbers(frontier: perseus.Frontier, ask: str) -> None:
-    for time_s in (float("nan"), float("inf"), "soon", None):
+    for time_s in (float("nan"), float("inf"), -float("inf"), "soon", "1.0", None, [1.0, 2.0]):
         with pytest.raises(perseus.PlanError, match="is not a finite number of seconds"):
             getattr(frontier, ask)(time_s)
 
@@ -138,6 +143,12 @@ def test_profile_that_lacks_a_stage(profiles: perseus.Profiles) -> None:
         perseus.solve_frontier(dag, profiles)
 
 
+def test_profile_that_lacks_a_kind(profiles: perseus.Profiles) -> None:
+    dag = perseus.PipelineDag.from_orders([["F0", "I0", "W0"]])
+    with pytest.raises(perseus.ProfileError, match="input_grad"):
+        perseus.solve_frontier(dag, profiles)
+
+
 def test_stages_of_one_rank_need_one_blocking_power() -> None:
     columns = {"stage": [0, 1], "kind": ["F", "F"], "frequency": [1, 1], "time": [1, 1], "energy": [9, 9]}
     profiles = perseus.read_profiles(columns, blocking_power_w={0: 70.0, 1: 80.0})
@@ -161,6 +172,41 @@ def test_an_exception_from_progress_stops_the_solve(profiles: perseus.Profiles) 
 
     with pytest.raises(RuntimeError, match="enough after"):
         perseus.solve_frontier(long_pipeline(), profiles, progress=refuse, splice=False)
+
+
+def test_no_progress_of_a_solve_that_takes_no_time(profiles: perseus.Profiles) -> None:
+    """A callback that is never due is never called, and changes nothing."""
+    dag = perseus.PipelineDag.from_schedule("1f1b", num_stages=1, num_microbatches=1)
+    assert len(perseus.solve_frontier(dag, profiles, progress=lambda progress: None)) > 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_a_signal_handler_stops_the_solve(profiles: perseus.Profiles) -> None:
+    """Any exception of a signal handler ends the solve, not only that of Ctrl-C, and soon."""
+
+    def refuse(signum: int, frame: object) -> None:
+        raise TimeoutError("enough")
+
+    before = signal.signal(signal.SIGALRM, refuse)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        started_s = time.monotonic()
+        with pytest.raises(TimeoutError, match="enough"):
+            perseus.solve_frontier(long_pipeline(), profiles, splice=False)
+        assert time.monotonic() - started_s < 3.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_solve_after_a_stopped_one_is_unharmed(profiles: perseus.Profiles, frontier: perseus.Frontier) -> None:
+    def refuse(progress: SolveProgress) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        perseus.solve_frontier(long_pipeline(), profiles, progress=refuse, splice=False)
+    again = perseus.solve_frontier(frontier.dag, profiles)
+    assert np.array_equal(again.energies_j, frontier.energies_j)
 
 
 def test_ctrl_c_stops_the_solve(profiles: perseus.Profiles) -> None:
