@@ -73,13 +73,15 @@ def test_both_max_flows_find_the_same_convex_frontier(pipeline: Pipeline) -> Non
     effective_j = frontier.energies_j - frontier.blocking_power_w * frontier.times_s
     scale_j = np.abs(effective_j).max() + frontier.blocking_power_w * frontier.max_time_s
     assert (np.diff(effective_j) <= 1e-12 * scale_j).all()
+    assert (np.diff(frontier._slopes_w) < 0).all()
     for here in range(1, len(effective_j) - 1):
         before, after = here - 1, here + 1
-        share = (frontier.times_s[here] - frontier.times_s[before]) / (
-            frontier.times_s[after] - frontier.times_s[before]
-        )
+        span_s = frontier.times_s[after] - frontier.times_s[before]
+        share = (frontier.times_s[here] - frontier.times_s[before]) / span_s
         chord_j = (1 - share) * effective_j[before] + share * effective_j[after]
-        assert effective_j[here] <= chord_j + 1e-12 * scale_j
+        # Times are doubles: on a steep curve the last bits of one are worth much energy.
+        slope_w = (effective_j[before] - effective_j[after]) / span_s
+        assert effective_j[here] <= chord_j + 2.0**-50 * (scale_j + frontier.times_s[after] * slope_w)
 
 
 @settings(max_examples=300)
@@ -111,7 +113,7 @@ def test_durations_and_plans(pipeline: Pipeline, fraction: float) -> None:
 
 
 def test_the_oracle_notices_wrong_answers() -> None:
-    """The checks above fail for an energy that is off by 1e-5, and for a frontier that ends too early."""
+    """The checks above fail for an energy that is off by 1e-8, and for a frontier that ends too early."""
     columns = {"stage": [0, 0, 0], "kind": ["F"] * 3, "frequency": [3, 2, 1], "time": [1, 2, 4], "energy": [9, 6, 5]}
     profiles = perseus.read_profiles(columns, blocking_power_w=0.25)
     dag = perseus.PipelineDag.from_orders([["F0", "F1"]])
@@ -119,7 +121,7 @@ def test_the_oracle_notices_wrong_answers() -> None:
     frontier = perseus.solve_frontier(dag, profiles)
     check_against_program(frontier, program, [0.3, 0.7])
     off = perseus.solve_frontier(dag, profiles)
-    off._effective_j = off._effective_j * (1 + 1e-5)
+    off._effective_j = off._effective_j * (1 + 1e-8)
     with pytest.raises(AssertionError):
         check_against_program(off, program, [0.3])
     shorter = perseus.solve_frontier(dag, profiles)
